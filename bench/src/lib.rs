@@ -1,0 +1,2 @@
+//! To come with the code it measures.
+#![forbid(unsafe_code)]

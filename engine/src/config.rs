@@ -1,0 +1,82 @@
+//! What can be set about a log: unit, range, default and reason of each field.
+//!
+//! Names follow Kafka's topic configs; parsing text into these belongs to the caller.
+
+use crate::types::TimestampMs;
+
+/// When appended batches are made durable, and so when `group` acknowledges them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum FlushPolicy {
+    /// One pipelined fdatasync for all that has been written; committed means on stable storage.
+    #[default]
+    Group,
+    /// The operating system decides; committed means written (Kafka's default behaviour).
+    Os,
+    /// fdatasync every so many milliseconds; committed means written.
+    Interval {
+        /// Milliseconds between two syncs, at least 1.
+        flush_ms: u64,
+    },
+}
+
+/// Which timestamp a stored batch carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum TimestampType {
+    /// The producer's.
+    #[default]
+    CreateTime,
+    /// The broker's clock at append.
+    LogAppendTime,
+}
+
+/// The settings of one log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    /// A segment is rolled before it would pass this many bytes (`segment.bytes`): 1 MiB (tests: any) to
+    /// 2 GiB - 1, default 1 GiB as in Kafka.
+    pub segment_bytes: u32,
+    /// A segment whose first record is older than this is rolled at the next append (`segment.ms`),
+    /// default 7 days.
+    pub segment_ms: i64,
+    /// One index entry per this many bytes of log (`index.interval.bytes`), default 4096.
+    pub index_interval_bytes: u32,
+    /// The largest RecordBatch accepted, header included (`max.message.bytes`), default 1,048,588.
+    pub max_message_bytes: u32,
+    /// See [`FlushPolicy`] (`flush.policy`).
+    pub flush_policy: FlushPolicy,
+    /// See [`TimestampType`] (`message.timestamp.type`).
+    pub timestamp_type: TimestampType,
+    /// How far a producer's timestamp may lie before the broker's clock
+    /// (`message.timestamp.before.max.ms`), default unbounded.
+    pub timestamp_before_max_ms: i64,
+    /// How far it may lie after (`message.timestamp.after.max.ms`), default 1 hour.
+    pub timestamp_after_max_ms: i64,
+    /// An idempotent producer idle for longer is forgotten (`producer.id.expiration.ms`), default 1 day.
+    pub producer_id_expiration_ms: i64,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 1 << 30,
+            segment_ms: 7 * 24 * 3600 * 1000,
+            index_interval_bytes: 4096,
+            max_message_bytes: 1_048_588,
+            flush_policy: FlushPolicy::default(),
+            timestamp_type: TimestampType::default(),
+            timestamp_before_max_ms: i64::MAX,
+            timestamp_after_max_ms: 3_600_000,
+            producer_id_expiration_ms: 86_400_000,
+        }
+    }
+}
+
+impl LogConfig {
+    /// Whether a CreateTime timestamp is within the configured distance of `now`.
+    #[must_use]
+    pub fn accepts_timestamp(&self, timestamp: TimestampMs, now: TimestampMs) -> bool {
+        timestamp == TimestampMs::NONE
+            || (now.0.saturating_sub(timestamp.0) <= self.timestamp_before_max_ms
+                && timestamp.0.saturating_sub(now.0) <= self.timestamp_after_max_ms)
+    }
+}

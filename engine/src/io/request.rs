@@ -1,0 +1,138 @@
+//! What a log asks of storage and what it is told, shaped like submissions and completions.
+//!
+//! Invariants the executor upholds: a request completes exactly once; its buffers stay alive
+//! until then; a `Write` completes only when all its bytes are written (short writes are
+//! continued by the executor). Requests of one log may complete in any order: a log that needs
+//! an order submits the next request after the completion of the one before.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::types::LogId;
+
+/// Names one file of one log; numbered by the log, valid from its `Create` (or
+/// [`Storage::open`](super::Storage::open)) until its `Close`. Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId {
+    /// The log that numbers this file.
+    pub log: LogId,
+    /// Counts the files of that log since it was opened.
+    pub number: u32,
+}
+
+/// Names one request of one log, so that the completion finds its meaning; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IoToken(pub u64);
+
+/// A storage request of one log.
+#[derive(Debug)]
+pub struct IoRequest {
+    /// The log that asks and will be told.
+    pub log: LogId,
+    /// Echoed by the completion.
+    pub token: IoToken,
+    /// What to do.
+    pub op: IoOp,
+}
+
+/// The storage operations. `Write`, `Sync` and `Read` are the hot ones.
+#[derive(Debug)]
+pub enum IoOp {
+    /// Writes `buffers` one after another from `position` (bytes from the start of the file).
+    /// At most 1,024 buffers.
+    Write {
+        /// An open file.
+        file: FileId,
+        /// Bytes from the start of the file.
+        position: u64,
+        /// Written in this order, without a gap.
+        buffers: Vec<Bytes>,
+    },
+    /// Makes everything written to `file` by *completed* writes durable (`fdatasync`).
+    Sync {
+        /// An open file.
+        file: FileId,
+    },
+    /// Reads up to `len_bytes` from `position`; completes with fewer only at the end of the file.
+    Read {
+        /// An open file.
+        file: FileId,
+        /// Bytes from the start of the file.
+        position: u64,
+        /// At most this many bytes.
+        len_bytes: u32,
+    },
+    /// Creates `path` (which must not exist) and opens it as `file`; completes once the
+    /// directory entry is durable.
+    Create {
+        /// The name the file is known by from completion on.
+        file: FileId,
+        /// The file to create.
+        path: PathBuf,
+    },
+    /// Replaces the whole of `path` by `bytes`, durably and atomically: a crash leaves the old
+    /// file or the new one.
+    Put {
+        /// The file to replace or create.
+        path: PathBuf,
+        /// Its new contents.
+        bytes: Bytes,
+    },
+    /// Deletes the files that exist among `paths`.
+    Remove {
+        /// The files to delete.
+        paths: Vec<PathBuf>,
+    },
+    /// Forgets `file`; reads and sends already under way keep their own reference.
+    Close {
+        /// An open file.
+        file: FileId,
+    },
+}
+
+/// The outcome of one [`IoRequest`].
+#[derive(Debug)]
+pub struct IoCompletion {
+    /// The log that asked.
+    pub log: LogId,
+    /// The request's token.
+    pub token: IoToken,
+    /// What came of it.
+    pub result: Result<IoOutput, IoError>,
+}
+
+/// What a successful request yields.
+#[derive(Debug, PartialEq, Eq)]
+pub enum IoOutput {
+    /// Done; nothing to hand over.
+    Done,
+    /// The bytes of a `Read`.
+    Read(Bytes),
+}
+
+/// A failed request: the operating system's error and what it happened to.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{operation}: {source}")]
+pub struct IoError {
+    /// What was tried and on what, for people: `fdatasync /data/t-0/00000000000000000000.log`.
+    pub operation: String,
+    /// The operating system's error.
+    #[source]
+    pub source: Arc<std::io::Error>,
+}
+
+impl IoError {
+    /// Wraps `source`, naming the operation and the file it happened on.
+    pub fn new(operation: impl Into<String>, source: std::io::Error) -> Self {
+        Self { operation: operation.into(), source: Arc::new(source) }
+    }
+
+    /// No space or quota is left: the request may succeed later, unlike any other failure.
+    #[must_use]
+    pub fn is_storage_full(&self) -> bool {
+        use std::io::ErrorKind;
+        matches!(self.source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+    }
+}

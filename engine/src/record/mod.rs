@@ -1,0 +1,1 @@
+//! Byte formats of records and batches; knows no files, logs or time.

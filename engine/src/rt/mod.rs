@@ -1,0 +1,1 @@
+//! The only system calls of the engine; knows no log and no record format.

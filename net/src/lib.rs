@@ -1,0 +1,4 @@
+//! Bytes, sockets and people: the Kafka protocol, the server, the command line.
+#![forbid(unsafe_code)]
+
+pub mod protocol;

@@ -1,0 +1,1 @@
+//! The Kafka wire protocol: message definitions, decoding, encoding; knows no sockets.

@@ -1,0 +1,2 @@
+//! What a cluster of brokers decides; no sockets, wire bytes, threads, clocks or files.
+#![forbid(unsafe_code)]
