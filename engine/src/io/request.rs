@@ -126,13 +126,19 @@ pub struct IoError {
 impl IoError {
     /// Wraps `source`, naming the operation and the file it happened on.
     pub fn new(operation: impl Into<String>, source: std::io::Error) -> Self {
-        Self { operation: operation.into(), source: Arc::new(source) }
+        Self {
+            operation: operation.into(),
+            source: Arc::new(source),
+        }
     }
 
     /// No space or quota is left: the request may succeed later, unlike any other failure.
     #[must_use]
     pub fn is_storage_full(&self) -> bool {
         use std::io::ErrorKind;
-        matches!(self.source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+        matches!(
+            self.source.kind(),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+        )
     }
 }
