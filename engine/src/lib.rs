@@ -13,4 +13,6 @@ pub mod log;
 pub mod record;
 #[cfg(feature = "rt")]
 pub mod rt;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod types;
