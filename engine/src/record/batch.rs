@@ -2,7 +2,8 @@
 //!
 //! Owns the checks of a batch as a whole and its CRC-32C; what is inside the records belongs to
 //! `record_iter.rs`. The log writes baseOffset and partitionLeaderEpoch, both outside the CRC, and
-//! under LogAppendTime the timestamp, which is inside. Tested below; hostile bytes in `tests.rs`.
+//! under LogAppendTime the timestamp, which is inside. Tested in `tests.rs`, with hostile bytes in
+//! `proptests.rs`.
 
 use super::batch_header::{CRC_START, MAGIC};
 use super::{Attributes, BATCH_HEADER_LEN, BatchError, BatchHeader, RecordError, Records};

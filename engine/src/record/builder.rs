@@ -1,7 +1,7 @@
 //! Makes RecordBatches: for the client, for markers, for tests and benches.
 //!
 //! Owns the encoding of records, the counterpart of `record_iter.rs`. Keeps no clock: timestamps
-//! are given. Exact bytes and round trips are tested in `tests.rs`.
+//! are given. Exact bytes and round trips are tested in `tests.rs` and `proptests.rs`.
 
 use bytes::Bytes;
 use thiserror::Error;
@@ -166,9 +166,7 @@ impl RecordBatchBuilder {
             + field_len(value)?
             + varint::len_bytes(headers_count);
         let body_len = headers.iter().try_fold(body_len, |sum, header| {
-            sum.checked_add(field_len(Some(header.key))?)
-                .and_then(|sum| sum.checked_add(field_len(header.value).ok()?))
-                .ok_or(BuildError::TooLarge)
+            Ok::<_, BuildError>(sum + field_len(Some(header.key))? + field_len(header.value)?)
         })?;
         let record_len = varint::len_bytes(length(body_len)?) + body_len;
         if record_len > RECORDS_BYTES_MAX - (self.bytes.len() - BATCH_HEADER_LEN) {

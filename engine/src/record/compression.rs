@@ -3,7 +3,7 @@
 //! Knows bytes only. Where the format allows several framings, all are read and the one every
 //! client reads is written: snappy is read raw or in snappy-java's blocks, and written in blocks;
 //! lz4 is the frame format with independent blocks, since Kafka refuses dependent ones; zstd
-//! frames need not state their size. Round trips, caps and hostile bytes are tested in `tests.rs`.
+//! frames need not state their size. Tested below; hostile batches in `proptests.rs`.
 
 use thiserror::Error;
 
@@ -300,5 +300,114 @@ mod zstandard {
         let decoder = zstd::stream::read::Decoder::with_buffer(input)
             .map_err(|_| CompressionError::Corrupt { codec: CODEC })?;
         read_capped(CODEC, decoder, max_output_bytes)
+    }
+}
+
+#[cfg(all(test, feature = "gzip", feature = "snappy", feature = "lz4", feature = "zstd"))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TEXT: &[u8] = b"ringlog ringlog ringlog ringlog";
+
+    #[test]
+    fn raw_snappy_is_read_as_well_as_framed() {
+        let raw = snap::raw::Encoder::new().compress_vec(TEXT).unwrap();
+        assert_eq!(decompress(Compression::Snappy, &raw, 100).unwrap(), TEXT);
+        let framed = compress(Compression::Snappy, TEXT).unwrap();
+        assert_eq!(framed[..16], *b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01");
+        assert_eq!(framed[16..20], u32::try_from(raw.len()).unwrap().to_be_bytes());
+        assert_eq!(framed[20..], raw);
+    }
+
+    #[test]
+    fn snappy_blocks_must_be_whole() {
+        let framed = compress(Compression::Snappy, &[7; 100_000]).unwrap();
+        assert_eq!(
+            decompress(Compression::Snappy, &framed, 100_000).unwrap(),
+            [7; 100_000]
+        );
+        let corrupt = Err(CompressionError::Corrupt {
+            codec: Compression::Snappy,
+        });
+        for cut in [10, framed.len() - 1, framed.len() - 30] {
+            assert_eq!(
+                decompress(Compression::Snappy, &framed[..cut], 100_000),
+                corrupt,
+                "{cut}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_claimed_size_is_not_allocated() {
+        // A raw snappy block of four bytes that claims 256 MiB.
+        let block = [0x80, 0x80, 0x80, 0x80, 0x01];
+        assert_eq!(
+            decompress(Compression::Snappy, &block, 1 << 30),
+            Err(CompressionError::Corrupt {
+                codec: Compression::Snappy
+            })
+        );
+    }
+
+    #[test]
+    fn lz4_is_written_with_independent_blocks() {
+        let frame = compress(Compression::Lz4, TEXT).unwrap();
+        assert_eq!(frame[..4], [0x04, 0x22, 0x4d, 0x18]);
+        assert_eq!(frame[4] & 0xe0, 0x60, "version 1, block independence");
+    }
+
+    #[test]
+    fn zstd_frames_need_not_state_their_size() {
+        let stream = zstd::stream::encode_all(TEXT, 3).unwrap();
+        assert_eq!(zstd::zstd_safe::get_frame_content_size(&stream).unwrap(), None);
+        assert_eq!(decompress(Compression::Zstd, &stream, 100).unwrap(), TEXT);
+    }
+
+    #[test]
+    fn gzip_members_in_a_row_are_one_stream() {
+        let member = compress(Compression::Gzip, TEXT).unwrap();
+        let both = decompress(Compression::Gzip, &[&member[..], &member].concat(), 100).unwrap();
+        assert_eq!(both, [TEXT, TEXT].concat());
+    }
+
+    #[test]
+    fn ids_and_codecs_map_both_ways() {
+        for codec in Compression::ALL {
+            assert_eq!(Compression::from_id(codec.id()), Some(codec));
+        }
+        assert_eq!(Compression::from_id(5), None);
+    }
+
+    proptest! {
+        #[test]
+        fn output_comes_back_and_never_passes_the_cap(
+            pattern in prop::collection::vec(any::<u8>(), 1..64),
+            times in 0_usize..2000,
+            codec in prop::sample::select(Compression::ALL.to_vec()),
+        ) {
+            let input = pattern.repeat(times);
+            let compressed = compress(codec, &input).unwrap();
+            let output = decompress(codec, &compressed, input.len()).unwrap();
+            prop_assert!(output == input);
+            if let Some(max_output_bytes) = input.len().checked_sub(1) {
+                prop_assert_eq!(
+                    decompress(codec, &compressed, max_output_bytes),
+                    Err(CompressionError::OutputLimit { codec, max_output_bytes })
+                );
+            }
+        }
+
+        #[test]
+        fn random_bytes_never_panic(
+            bytes in prop::collection::vec(any::<u8>(), 0..200),
+            codec in prop::sample::select(Compression::ALL.to_vec()),
+        ) {
+            if let Ok(output) = decompress(codec, &bytes, 1000) {
+                prop_assert!(output.len() <= 1000);
+            }
+        }
     }
 }

@@ -12,7 +12,11 @@ mod batch_header;
 mod builder;
 mod compression;
 mod control;
+#[cfg(test)]
+mod proptests;
 mod record_iter;
+#[cfg(test)]
+mod tests;
 mod varint;
 
 pub use batch::RecordBatch;
