@@ -1,5 +1,6 @@
 //! Bytes, sockets and people: the Kafka protocol, the server, the command line.
 #![forbid(unsafe_code)]
 
+pub mod cli;
 pub mod config;
 pub mod protocol;

@@ -1,4 +1,8 @@
 //! The `ringlog` binary: hands the command line to the library.
 #![forbid(unsafe_code)]
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ringlog_net::cli::main()
+}

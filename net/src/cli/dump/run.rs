@@ -1,0 +1,81 @@
+//! Which reader a file gets, by its name.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::Path;
+
+use super::super::args::DumpArguments;
+use super::super::error::CliError;
+use super::super::line::Line;
+use super::report::Report;
+use super::{checkpoint_file, index_file, segment_file, snapshot_file};
+
+/// Indexes, snapshots and checkpoints are read whole; Kafka's own limit for an index is far below.
+const SMALL_FILE_MAX: u64 = 256 << 20;
+
+pub(in super::super) fn run(arguments: &DumpArguments) -> Result<(), CliError> {
+    let mut report = Report::new(BufWriter::new(io::stdout().lock()), arguments.json);
+    let mut files = 0;
+    for path in &arguments.files {
+        let before = report.faults();
+        report.line(&Line::new().with("file", path.display().to_string()), false)?;
+        dump(path, arguments.records, &mut report)?;
+        files += usize::from(report.faults() > before);
+    }
+    report.finish()?;
+    if files == 0 {
+        Ok(())
+    } else {
+        Err(CliError::Corrupt { files })
+    }
+}
+
+/// Errors are those of the output; what is wrong with the file goes into the report.
+fn dump(path: &Path, records: bool, report: &mut Report<impl Write>) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    let file = match File::open(path).and_then(|file| Ok((file.metadata()?.is_file(), file))) {
+        Ok((true, file)) => file,
+        Ok((false, _)) => return report.fault(path, 0, "not a regular file"),
+        Err(error) => return report.fault(path, 0, &error.to_string()),
+    };
+    match extension.as_ref() {
+        "log" => segment_file::dump(path, file, records, report),
+        "index" => index_file::dump_offsets(path, &small(path, file, report)?, report),
+        "timeindex" => index_file::dump_times(path, &small(path, file, report)?, report),
+        "snapshot" => snapshot_file::dump(path, &small(path, file, report)?, report),
+        _ if name.ends_with("-checkpoint") => {
+            checkpoint_file::dump(path, &small(path, file, report)?, report)
+        }
+        _ => report.fault(
+            path,
+            0,
+            "the name is none of *.log, *.index, *.timeindex, *.snapshot, *-checkpoint",
+        ),
+    }
+}
+
+fn small(path: &Path, file: File, report: &mut Report<impl Write>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match file.take(SMALL_FILE_MAX).read_to_end(&mut bytes) {
+        Ok(_) if bytes.len() as u64 == SMALL_FILE_MAX => {
+            report.fault(
+                path,
+                SMALL_FILE_MAX,
+                "too large for such a file; the rest is not read",
+            )?;
+        }
+        Ok(_) => {}
+        Err(error) => report.fault(path, bytes.len() as u64, &error.to_string())?,
+    }
+    Ok(bytes)
+}
+
+/// The first offset of a segment, from the name of any of its files.
+pub(super) fn base_offset(path: &Path) -> Option<i64> {
+    let stem = path.file_stem()?.to_str()?;
+    if !stem.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    stem.parse().ok()
+}

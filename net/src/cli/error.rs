@@ -1,0 +1,37 @@
+//! Why a command did not do what was asked, and the exit code that says so.
+
+use std::io;
+
+use crate::config::ConfigError;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CliError {
+    /// The configuration is not acceptable.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Files were found corrupt; each has been reported.
+    #[error("{files} of the files are corrupt or cannot be read")]
+    Corrupt {
+        /// How many.
+        files: usize,
+    },
+    /// Output cannot be written.
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl CliError {
+    /// 1 for a failure, 2 for wrong usage.
+    pub(super) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Config(_) => 2,
+            Self::Corrupt { .. } | Self::Output(_) => 1,
+        }
+    }
+
+    /// Whether the reader of our output has gone, which is its right: `ringlog dump F | head`.
+    pub(super) fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}

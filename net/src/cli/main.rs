@@ -1,0 +1,43 @@
+//! From the arguments to an exit code.
+
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use super::args::{Arguments, Command};
+use super::error::CliError;
+use super::{dump, logging};
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    // Wrong usage ends the process here with 2, and --help or --version with 0.
+    let arguments = Arguments::parse();
+    if let Err(error) = logging::start(arguments.log_format, arguments.log_level.as_deref()) {
+        complain(&format!("the log level: {error}"));
+        return ExitCode::from(2);
+    }
+    match run(arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&error.to_string());
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), CliError> {
+    match command {
+        Command::Dump(arguments) => dump::run(&arguments),
+    }
+}
+
+fn complain(message: &str) {
+    if io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty()) {
+        eprintln!("\x1b[1;31merror:\x1b[0m {message}");
+    } else {
+        eprintln!("error: {message}");
+    }
+}
