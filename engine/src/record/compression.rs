@@ -295,7 +295,8 @@ mod zstandard {
         zstd::bulk::compress(input, LEVEL).map_err(|_| CompressionError::Compress { codec: CODEC })
     }
 
-    /// Streaming, since a frame may not state its size, and one that does may lie.
+    /// Streaming, since a frame may not state its size, and one that does may lie. The window it asks
+    /// for is bounded by zstd's own limit of 128 MiB, as in Kafka, and touched only as output comes.
     pub(super) fn decompress(input: &[u8], max_output_bytes: usize) -> Result<Vec<u8>, CompressionError> {
         let decoder = zstd::stream::read::Decoder::with_buffer(input)
             .map_err(|_| CompressionError::Corrupt { codec: CODEC })?;
