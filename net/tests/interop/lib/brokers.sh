@@ -94,66 +94,55 @@ sys.exit("the broker did not answer within 60 seconds")
 PY
 }
 
-# start_ringlog DATA_DIR PORT [ringlog's arguments]: sets BROKER_PID; the log goes to $BROKER_LOG.
-start_ringlog() {
-  local data=$1 port=$2
+# broker_command DIR PORT [key=value...]: sets BROKER_COMMAND to what runs the broker that $BROKER names
+# (ringlog unless said; or kafka) with its data in DIR/data, listening on PORT, with these settings.
+broker_command() {
+  local dir=$1 port=$2 setting
   shift 2
-  [ -x "$RINGLOG_BIN" ] || die "no $RINGLOG_BIN: run \`cargo build --release\` first, or set RINGLOG_BIN"
-  "$RINGLOG_BIN" serve --data "$data" --listen "127.0.0.1:$port" "$@" >>"$BROKER_LOG" 2>&1 &
-  BROKER_PID=$!
-  wait_for_broker "127.0.0.1:$port" "$BROKER_PID" || { tail -20 "$BROKER_LOG" >&2; return 1; }
+  mkdir -p "$dir"
+  case "${BROKER:-ringlog}" in
+    ringlog)
+      [ -x "$RINGLOG_BIN" ] || die "no $RINGLOG_BIN: run \`cargo build --release\` first, or set RINGLOG_BIN"
+      BROKER_COMMAND=("$RINGLOG_BIN" serve --data "$dir/data" --listen "127.0.0.1:$port")
+      for setting in "$@"; do BROKER_COMMAND+=(--set "$setting"); done
+      ;;
+    kafka)
+      _prepare_kafka "$dir" "$port" "$@" || return 1
+      local heap="${KAFKA_HEAP_MB:-512}m"
+      BROKER_COMMAND=(java "-Xms$heap" "-Xmx$heap" -Dlog4j2.level=WARN -cp "$KAFKA_LIBS/*" kafka.Kafka "$dir/server.properties")
+      ;;
+    *) die "BROKER is ringlog or kafka, not $BROKER" ;;
+  esac
 }
 
-# start_kafka DIR PORT [key=value...]: an Apache Kafka whose log directory is DIR/data; sets BROKER_PID.
-# The directory is formatted the first time. KAFKA_HEAP_MB is its heap (default 512).
-start_kafka() {
-  local dir=$1 port=$2 heap="${KAFKA_HEAP_MB:-512}m"
+# Writes DIR/server.properties, and formats DIR/data the first time.
+_prepare_kafka() {
+  local dir=$1 port=$2 setting
   shift 2
-  local controller
-  if [ -f "$dir/controller-port" ]; then
-    controller=$(cat "$dir/controller-port")
-  else
-    mkdir -p "$dir"
-    controller=$(free_port)
-    echo "$controller" >"$dir/controller-port"
-  fi
+  [ -f "$dir/controller-port" ] || free_port >"$dir/controller-port"
   {
     echo "process.roles=broker,controller"
     echo "node.id=1"
     echo "controller.listener.names=CONTROLLER"
-    echo "controller.quorum.voters=1@127.0.0.1:$controller"
-    echo "listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$controller"
+    echo "controller.quorum.voters=1@127.0.0.1:$(cat "$dir/controller-port")"
+    echo "listeners=PLAINTEXT://127.0.0.1:$port,CONTROLLER://127.0.0.1:$(cat "$dir/controller-port")"
     echo "log.dirs=$dir/data"
     echo "offsets.topic.replication.factor=1"
     echo "transaction.state.log.replication.factor=1"
     echo "transaction.state.log.min.isr=1"
-    local setting
     for setting in "$@"; do echo "$setting"; done
   } >"$dir/server.properties"
-  if [ ! -f "$dir/data/meta.properties" ]; then
-    java -Xmx256m -cp "$KAFKA_LIBS/*" kafka.tools.StorageTool format -t ringlogInteropTests00w \
-      -c "$dir/server.properties" >"$dir/format.log" 2>&1 || { cat "$dir/format.log" >&2; return 1; }
-  fi
-  java "-Xms$heap" "-Xmx$heap" -Dlog4j2.level=WARN -cp "$KAFKA_LIBS/*" kafka.Kafka "$dir/server.properties" >>"$BROKER_LOG" 2>&1 &
-  BROKER_PID=$!
-  wait_for_broker "127.0.0.1:$port" "$BROKER_PID" || { tail -20 "$BROKER_LOG" >&2; return 1; }
+  [ -f "$dir/data/meta.properties" ] && return 0
+  java -Xmx256m -cp "$KAFKA_LIBS/*" kafka.tools.StorageTool format -t ringlogInteropTests00w \
+    -c "$dir/server.properties" >"$dir/format.log" 2>&1 || { cat "$dir/format.log" >&2; return 1; }
 }
 
-# Starts what $BROKER names (ringlog unless said) in directory $1 on port $2; further arguments are settings key=value.
+# start_broker DIR PORT [key=value...]: runs it, appends its output to $BROKER_LOG, waits until it answers; sets BROKER_PID.
 start_broker() {
-  local dir=$1 port=$2 setting
-  shift 2
-  case "${BROKER:-ringlog}" in
-    kafka)
-      start_kafka "$dir" "$port" "$@"
-      ;;
-    ringlog)
-      local arguments=()
-      for setting in "$@"; do arguments+=(--set "$setting"); done
-      start_ringlog "$dir/data" "$port" "${arguments[@]}"
-      ;;
-    *) die "BROKER is ringlog or kafka, not $BROKER" ;;
-  esac
+  broker_command "$@" || return 1
+  "${BROKER_COMMAND[@]}" >>"$BROKER_LOG" 2>&1 &
+  BROKER_PID=$!
+  wait_for_broker "127.0.0.1:$2" "$BROKER_PID" || { tail -20 "$BROKER_LOG" >&2; return 1; }
 }
 
 # Stops the broker started last, gracefully, and waits for its end; killed if it takes longer than 30 s.
