@@ -1,4 +1,8 @@
 //! The state machine of one log; synchronous; knows no ring, thread, clock or socket.
+//!
+//! In reading order: [`Log`] and its commands (append, read, locate, truncate, open), what carries
+//! batches to stable storage (`write_pipeline`), segments and their indexes, recovery, and the
+//! state beside the batches.
 
 pub mod checkpoint;
 pub mod leader_epoch_cache;
@@ -6,3 +10,29 @@ pub mod partition_metadata;
 pub mod producer_entry;
 pub mod producer_snapshot;
 pub mod producer_state;
+
+mod append;
+mod file_name;
+mod load_state;
+mod locate;
+#[expect(clippy::module_inception, reason = "the file is named after its main type")]
+mod log;
+mod log_segment;
+mod log_segments;
+mod offset_index;
+mod open;
+mod read;
+mod recent_batches;
+mod recovery;
+mod time_index;
+mod truncate;
+mod write_pipeline;
+
+pub use append::{AppendError, AppendInfo};
+pub use locate::{Scan, ScanError, ScanPlan};
+pub use log::{Log, LogStartOffsetError};
+pub use open::{Cut, OpenError, OpenOptions, RecoveryReport};
+pub use read::{Narrow, NarrowError, ReadError, ReadPlan};
+pub use recovery::Defect;
+pub use truncate::{CloseError, TruncateError};
+pub use write_pipeline::Poison;

@@ -1,0 +1,155 @@
+//! The producers and the leader epochs of a log, from their files and from the batches.
+//!
+//! Owns where each is loaded from and from which offset on batches are replayed. A file that does
+//! not decode, or speaks of offsets the log does not have, does not count. Blocking; used by
+//! `open.rs` and `truncate.rs`, tested in `tests/log_recovery.rs` and `tests/log_truncate.rs`.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use super::checkpoint::decode_leader_epochs;
+use super::file_name::{FileKind, LEADER_EPOCH_CHECKPOINT};
+use super::leader_epoch_cache::LeaderEpochCache;
+use super::log_segments::LogSegments;
+use super::open::{OpenError, SIDE_FILE_BYTES_MAX, io_error};
+use super::producer_snapshot;
+use super::producer_state::ProducerState;
+use super::recovery::{Check, OffsetRange, Walk, walk};
+use crate::io::Storage;
+use crate::record::{BatchHeader, EndTxnMarker, RecordBatch};
+use crate::types::Offset;
+
+/// The log whose state is loaded: its segments end where the log ends.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) dir: &'a Path,
+    pub(super) segments: &'a LogSegments,
+    pub(super) log_start_offset: Offset,
+}
+
+impl Place<'_> {
+    fn log_end_offset(&self) -> Offset {
+        self.segments.active().next_offset()
+    }
+
+    /// Shows the batches from `from` on to `visit`, with the bytes of control batches.
+    fn replay(
+        &self,
+        from: Offset,
+        storage: &mut dyn Storage,
+        mut visit: impl FnMut(&BatchHeader, &[u8]),
+    ) -> Result<(), OpenError> {
+        for segment in self
+            .segments
+            .range_from(from)
+            .filter(|segment| segment.next_offset() > from)
+        {
+            let bounds = Walk {
+                file: segment.file,
+                position: segment
+                    .offset_index
+                    .floor(from)
+                    .map_or(0, |entry| u64::from(entry.position)),
+                end: u64::from(segment.size_bytes()),
+                offsets: OffsetRange {
+                    from: segment.base_offset,
+                    limit: Offset(i64::MAX),
+                },
+                check: Check::Headers,
+            };
+            let end = walk(storage, bounds, |header, bytes, _| {
+                if header.base_offset() >= from {
+                    visit(header, bytes);
+                }
+                true
+            });
+            let path = FileKind::Log.path(self.dir, segment.base_offset);
+            let end = end.map_err(|source| io_error("read", path.clone(), source))?;
+            if let Some(defect) = end.defect {
+                let recovery_point = self.log_end_offset();
+                let (position, offset) = (end.position, end.next_offset);
+                return Err(OpenError::Damaged {
+                    path,
+                    position,
+                    offset,
+                    recovery_point,
+                    defect,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The epochs, and whether they differ from what the file says. Batches from `verified_from` on may
+/// not be in the file.
+pub(super) fn load_epochs(
+    place: Place<'_>,
+    verified_from: Offset,
+    storage: &mut dyn Storage,
+) -> Result<(LeaderEpochCache, bool), OpenError> {
+    let path = place.dir.join(LEADER_EPOCH_CHECKPOINT);
+    let stored = match storage.read_file(&path, SIDE_FILE_BYTES_MAX) {
+        Ok(bytes) => decode_leader_epochs(&bytes).ok(),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::FileTooLarge) => None,
+        Err(source) => return Err(io_error("read", path, source)),
+    };
+    let mut changed = false;
+    let (mut epochs, from) = match stored {
+        Some(epochs) => (epochs, verified_from),
+        None => (LeaderEpochCache::default(), place.log_start_offset),
+    };
+    changed |= epochs.truncate_from_end(place.log_end_offset());
+    place.replay(from, storage, |header, _| {
+        changed |= epochs.assign(header.partition_leader_epoch(), header.base_offset());
+    })?;
+    changed |= epochs.truncate_from_start(place.log_start_offset);
+    Ok((epochs, changed))
+}
+
+/// The producers' state at the log's end, from the last of `snapshots` that is valid. Removes
+/// snapshots of offsets the log does not have, and those that are of no further use: neither the
+/// last nor at the beginning of a segment.
+pub(super) fn load_producers(
+    place: Place<'_>,
+    snapshots: &[Offset],
+    storage: &mut dyn Storage,
+) -> Result<ProducerState, OpenError> {
+    let end = place.log_end_offset();
+    let mut loaded = None;
+    for &offset in snapshots.iter().rev() {
+        let path = FileKind::Snapshot.path(place.dir, offset);
+        if loaded.is_none() && offset <= end {
+            loaded = match storage.read_file(&path, SIDE_FILE_BYTES_MAX) {
+                Ok(bytes) => producer_snapshot::decode(&bytes)
+                    .ok()
+                    .map(|state| (offset, state)),
+                Err(error) if error.kind() == ErrorKind::FileTooLarge => None,
+                Err(source) => return Err(io_error("read", path, source)),
+            };
+            if loaded.is_some() {
+                continue;
+            }
+        }
+        let begins_segment = place
+            .segments
+            .floor(offset)
+            .is_some_and(|s| s.base_offset == offset);
+        if offset > end || loaded.is_none() || !begins_segment {
+            storage
+                .remove_file(&path)
+                .map_err(|source| io_error("remove", path, source))?;
+        }
+    }
+    let (from, mut producers) = loaded.unwrap_or_else(|| (place.log_start_offset, ProducerState::new()));
+    place.replay(from.max(place.log_start_offset), storage, |header, bytes| {
+        let batch = RecordBatch::parse(bytes)
+            .ok()
+            .filter(|_| header.attributes().is_control());
+        // A control batch that does not read ends no transaction: readers of committed records wait
+        // for it, which is better than showing them what was aborted.
+        let marker = batch.and_then(|batch| EndTxnMarker::from_batch(&batch).ok().flatten());
+        producers.update(header, marker);
+    })?;
+    Ok(producers)
+}

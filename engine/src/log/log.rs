@@ -1,0 +1,397 @@
+//! The log of one partition: its watermarks, its turns, and what completions mean.
+//!
+//! Owns the parts and their order; the other files of this folder add the commands: `append.rs`,
+//! `read.rs`, `open.rs`, `truncate.rs`. Knows no ring, thread, clock or socket: the owner calls
+//! [`Log::poll_io`] at the end of each turn and [`Log::handle_io`] for each completion.
+//!
+//! ```text
+//! INV-LOG-1   log_start <= written <= log_end     flushed <= written
+//! ```
+//!
+//! Asserted after each turn and completion. Tested in `tests/log_append.rs`, `tests/log_model.rs`.
+
+use std::path::{Path, PathBuf};
+
+use super::checkpoint::encode_leader_epochs;
+use super::file_name::{FileKind, LEADER_EPOCH_CHECKPOINT};
+use super::leader_epoch_cache::LeaderEpochCache;
+use super::log_segment::SegmentPhase;
+use super::log_segments::LogSegments;
+use super::producer_state::ProducerState;
+use super::recent_batches::RecentBatches;
+use super::write_pipeline::{Operation, Poison, WritePipeline};
+use crate::config::LogConfig;
+use crate::io::{FileId, IoCompletion, IoOp, IoQueue};
+use crate::types::{LeaderEpoch, LogId, Offset, TimestampMs};
+
+/// One partition's log. See the module.
+///
+/// # Durability
+///
+/// A record below [`flushed_offset`](Self::flushed_offset) survives power loss; one below
+/// [`written_offset`](Self::written_offset) survives the end of the process; what lies above
+/// survives neither. Offsets are never given twice, whatever is lost below the flushed offset.
+#[derive(Debug)]
+pub struct Log {
+    pub(super) id: LogId,
+    pub(super) dir: PathBuf,
+    pub(super) config: LogConfig,
+    pub(super) segments: LogSegments,
+    pub(super) producers: ProducerState,
+    pub(super) epochs: LeaderEpochCache,
+    pub(super) epochs_changed: bool,
+    pub(super) recent: RecentBatches,
+    pub(super) pipeline: WritePipeline,
+    pub(super) log_start_offset: Offset,
+    pub(super) log_end_offset: Offset,
+    pub(super) next_file: u32,
+}
+
+/// The log start offset cannot move there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("log start offset {asked} lies above the written offset {written}")]
+pub struct LogStartOffsetError {
+    /// What was asked for.
+    pub asked: Offset,
+    /// The most it can be.
+    pub written: Offset,
+}
+
+impl Log {
+    /// Ends a turn: makes the requests that what was appended, flushed or rolled calls for.
+    pub fn poll_io(&mut self, queue: &mut IoQueue, now: TimestampMs) {
+        if self.pipeline.poison().is_some() {
+            return;
+        }
+        match self.pipeline.poll_stall(now) {
+            Ok(()) => {
+                self.poll_create(queue);
+                self.poll_epochs();
+                self.pipeline.poll_put(queue);
+                self.pipeline.poll_writes(&self.segments, queue);
+            }
+            Err(again) => again
+                .into_iter()
+                .for_each(|operation| self.push_again(operation, queue)),
+        }
+        self.pipeline
+            .poll_sync(&self.segments, self.config.flush_policy, queue, now);
+        self.drop_segments(queue);
+        self.check_watermarks();
+    }
+
+    /// Takes the outcome of a request this log made.
+    ///
+    /// # Panics
+    ///
+    /// `INV-LOG-4`: where the request is not in flight.
+    pub fn handle_io(&mut self, completion: IoCompletion) {
+        let operation = self.pipeline.take(completion.token);
+        if let Err(error) = completion.result {
+            self.pipeline.handle_failure(operation, error);
+            return;
+        }
+        match operation {
+            Operation::Write { next_offset } => {
+                self.pipeline.handle_write(next_offset);
+                self.pipeline.handle_room();
+            }
+            Operation::Sync { up_to } => {
+                self.pipeline.flushed = self.pipeline.flushed.max(up_to);
+                self.seal_flushed_segments();
+            }
+            Operation::Create { segment } => {
+                if let Some(segment) = self.segments.get_mut(segment) {
+                    segment.phase = SegmentPhase::Open;
+                }
+                self.pipeline.handle_room();
+            }
+            Operation::RemoveIndexes { segment } => {
+                if let Some(segment) = self.segments.get_mut(segment) {
+                    segment.index_files = false;
+                }
+            }
+            Operation::Put { .. } => self.pipeline.handle_room(),
+            Operation::Forget => {}
+        }
+        self.check_watermarks();
+    }
+
+    /// When [`poll_io`](Self::poll_io) is due though nothing else happens: an interval flush, or
+    /// another try on a full disk.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<TimestampMs> {
+        self.pipeline.next_timeout().filter(|_| self.poison().is_none())
+    }
+
+    /// Flushes what has been appended so far, whatever the flush policy says; done once
+    /// [`flushed_offset`](Self::flushed_offset) reaches today's end.
+    pub fn request_flush(&mut self) {
+        self.pipeline.want_flush(self.log_end_offset);
+    }
+
+    /// Moves the first readable offset up to `offset`; lower ones change nothing. Segments that lie
+    /// wholly below are removed, in this turn or, where they are not durable yet, in a later one.
+    ///
+    /// # Durability
+    ///
+    /// The owner records the log start offset; until then a crash brings back what was not removed.
+    ///
+    /// # Errors
+    ///
+    /// Where `offset` has not been written.
+    pub fn increment_log_start_offset(
+        &mut self,
+        offset: Offset,
+        queue: &mut IoQueue,
+    ) -> Result<(), LogStartOffsetError> {
+        let written = self.pipeline.written;
+        if offset > written {
+            return Err(LogStartOffsetError {
+                asked: offset,
+                written,
+            });
+        }
+        if offset > self.log_start_offset {
+            self.log_start_offset = offset;
+            self.epochs_changed |= self.epochs.truncate_from_start(offset);
+            self.pipeline.want_flush(offset);
+            self.drop_segments(queue);
+        }
+        Ok(())
+    }
+
+    /// Lets go of transactions whose end is now committed; see
+    /// [`first_unstable_offset`](Self::first_unstable_offset).
+    pub fn handle_high_watermark(&mut self, high_watermark: Offset) {
+        self.producers.handle_high_watermark(high_watermark);
+    }
+
+    /// Forgets idempotent producers that have been idle for `producer.id.expiration.ms`.
+    pub fn expire_producers(&mut self, now: TimestampMs) {
+        self.producers.expire(now, self.config.producer_id_expiration_ms);
+    }
+
+    /// The first readable offset, inclusive.
+    #[must_use]
+    pub fn log_start_offset(&self) -> Offset {
+        self.log_start_offset
+    }
+
+    /// The offset the next record gets, exclusive end.
+    #[must_use]
+    pub fn log_end_offset(&self) -> Offset {
+        self.log_end_offset
+    }
+
+    /// Everything below has been handed to the operating system; reads reach no further.
+    #[must_use]
+    pub fn written_offset(&self) -> Offset {
+        self.pipeline.written
+    }
+
+    /// Everything below is on stable storage; the recovery point to be checkpointed.
+    #[must_use]
+    pub fn flushed_offset(&self) -> Offset {
+        self.pipeline.flushed
+    }
+
+    /// The first offset of the oldest transaction that is open, or whose end is not below the high
+    /// watermark yet; the last stable offset is this, or else the high watermark.
+    #[must_use]
+    pub fn first_unstable_offset(&self) -> Option<Offset> {
+        self.producers.first_unstable_offset()
+    }
+
+    /// The end of `epoch` in this log: the largest epoch at or below it that is known, and where
+    /// the next one begins (the log's end for the last). `None` where no such epoch is known.
+    #[must_use]
+    pub fn end_offset_for_epoch(&self, epoch: LeaderEpoch) -> Option<(LeaderEpoch, Offset)> {
+        self.epochs.end_offset_for(epoch, self.log_end_offset)
+    }
+
+    /// The epoch of the last batch.
+    #[must_use]
+    pub fn latest_epoch(&self) -> Option<LeaderEpoch> {
+        self.epochs.latest().map(|entry| entry.epoch)
+    }
+
+    /// Bytes in all segments, those not written yet included.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.segments
+            .iter()
+            .map(|segment| u64::from(segment.size_bytes()))
+            .sum()
+    }
+
+    /// How many segments there are, at least one.
+    #[must_use]
+    pub fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Why the log is read-only, if it is.
+    #[must_use]
+    pub fn poison(&self) -> Option<&Poison> {
+        self.pipeline.poison()
+    }
+
+    /// Whether no request is in flight and none is waiting to be made: the state in which
+    /// [`truncate_to`](Self::truncate_to) and [`close`](Self::close) may be called.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        let creating = |phase| matches!(phase, SegmentPhase::Planned | SegmentPhase::Creating);
+        self.pipeline.is_idle() && (self.poison().is_some() || !creating(self.segments.active().phase))
+    }
+
+    /// The directory of the log.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn config(&self) -> &LogConfig {
+        &self.config
+    }
+
+    /// Changes the settings; what has been appended stays as it is.
+    pub fn set_config(&mut self, config: LogConfig) {
+        self.config = config;
+    }
+
+    pub(super) fn new_file(&mut self) -> FileId {
+        let number = self.next_file;
+        self.next_file = number.checked_add(1).expect("a log rolls fewer than 2^32 times");
+        FileId { log: self.id, number }
+    }
+
+    pub(super) fn index_paths(&self, segment: Offset) -> Vec<PathBuf> {
+        [FileKind::OffsetIndex, FileKind::TimeIndex]
+            .map(|kind| kind.path(&self.dir, segment))
+            .to_vec()
+    }
+
+    /// Asks for the file of the oldest segment that has none.
+    ///
+    /// The index files of the segment before it are removed first if they are older than its last
+    /// batches: as the creation makes the directory durable, a segment that is followed by another
+    /// has index files only if it was wholly on stable storage when they were written. Recovery
+    /// tells by that whether the end of a segment was lost.
+    fn poll_create(&mut self, queue: &mut IoQueue) {
+        let mut previous = None;
+        let planned = self.segments.iter().find(|segment| {
+            let planned = segment.phase == SegmentPhase::Planned;
+            if !planned {
+                previous = Some((segment.base_offset, segment.index_files));
+            }
+            planned
+        });
+        let Some((base, file)) = planned.map(|segment| (segment.base_offset, segment.file)) else {
+            return;
+        };
+        if self
+            .pipeline
+            .any(|op| matches!(op, Operation::Create { .. } | Operation::RemoveIndexes { .. }))
+        {
+            return;
+        }
+        if let Some((segment, true)) = previous {
+            let paths = self.index_paths(segment);
+            self.pipeline.push(
+                Operation::RemoveIndexes { segment },
+                IoOp::Remove { paths },
+                queue,
+            );
+            return;
+        }
+        self.segments.get_mut(base).expect("it was just found").phase = SegmentPhase::Creating;
+        self.push_create(base, file, queue);
+    }
+
+    fn push_create(&mut self, segment: Offset, file: FileId, queue: &mut IoQueue) {
+        let path = FileKind::Log.path(&self.dir, segment);
+        self.pipeline
+            .push(Operation::Create { segment }, IoOp::Create { file, path }, queue);
+    }
+
+    fn push_again(&mut self, operation: Operation, queue: &mut IoQueue) {
+        match operation {
+            Operation::Write { next_offset } => self.pipeline.write_again(next_offset, queue),
+            Operation::Put { path, bytes } => self.pipeline.push_put(path, bytes, queue),
+            Operation::Create { segment } => {
+                if let Some(file) = self.segments.get_mut(segment).map(|segment| segment.file) {
+                    self.push_create(segment, file, queue);
+                }
+            }
+            Operation::Sync { .. } | Operation::RemoveIndexes { .. } | Operation::Forget => {
+                unreachable!("only what needs room is tried again")
+            }
+        }
+    }
+
+    fn poll_epochs(&mut self) {
+        if std::mem::take(&mut self.epochs_changed) {
+            let path = self.dir.join(LEADER_EPOCH_CHECKPOINT);
+            self.pipeline.put(path, encode_leader_epochs(&self.epochs).into());
+        }
+    }
+
+    /// Writes the indexes of segments that are rolled and wholly on stable storage.
+    fn seal_flushed_segments(&mut self) {
+        let (flushed, active) = (self.pipeline.flushed, self.segments.active().base_offset);
+        for segment in self.segments.iter_mut() {
+            let base = segment.base_offset;
+            if base == active || segment.next_offset() > flushed {
+                break;
+            }
+            if segment.phase != SegmentPhase::Open {
+                continue;
+            }
+            segment.phase = SegmentPhase::Sealed;
+            segment.index_files = true;
+            segment.note_max_timestamp();
+            let (offsets, times) = (segment.offset_index.encode(), segment.time_index.encode());
+            self.pipeline
+                .put(FileKind::OffsetIndex.path(&self.dir, base), offsets);
+            self.pipeline
+                .put(FileKind::TimeIndex.path(&self.dir, base), times);
+        }
+    }
+
+    /// Removes the segments that lie wholly below the log start offset.
+    fn drop_segments(&mut self, queue: &mut IoQueue) {
+        // A whole-file write under way could bring an index of a removed segment back.
+        if self.pipeline.has_puts() || self.pipeline.poison().is_some() {
+            return;
+        }
+        loop {
+            let first = self.segments.first();
+            let next_base = self.segments.next_base(first.base_offset);
+            let below = next_base.is_some_and(|next| next <= self.log_start_offset);
+            if !below || first.phase != SegmentPhase::Sealed {
+                return;
+            }
+            let Some(segment) = self.segments.pop_first() else {
+                return;
+            };
+            self.pipeline
+                .push_forget(IoOp::Close { file: segment.file }, queue);
+            let paths = FileKind::ALL
+                .map(|kind| kind.path(&self.dir, segment.base_offset))
+                .to_vec();
+            self.pipeline.push_forget(IoOp::Remove { paths }, queue);
+        }
+    }
+
+    fn check_watermarks(&self) {
+        let (written, flushed) = (self.pipeline.written, self.pipeline.flushed);
+        let (start, end) = (self.log_start_offset, self.log_end_offset);
+        assert!(
+            start <= written && written <= end && flushed <= written,
+            "INV-LOG-1: log start {start}, flushed {flushed}, written {written}, log end {end}"
+        );
+    }
+}

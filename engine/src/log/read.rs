@@ -1,0 +1,252 @@
+//! From an offset to a range of one file: exact at the tail, else by way of the sparse index.
+//!
+//! Owns the plan of a read and the narrowing of it. Reads no file: where the index is too sparse,
+//! the executor reads a little at [`ReadPlan::scan_position`] and gives it to
+//! [`ReadPlan::narrow`], a pure function. A plan never reaches past its bound nor past what has
+//! been written. Tested in `tests/log_read.rs`.
+
+use super::log::Log;
+use super::log_segment::LogSegment;
+use super::recovery::{Defect, OffsetRange, Verdict, examine};
+use crate::io::FileId;
+use crate::types::Offset;
+
+/// Bytes of headers asked for at once while a plan is narrowed: more than an index interval, so
+/// that one read is usually enough.
+const SCAN_BYTES: u32 = 8 * 1024;
+
+/// Why an offset cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("offset {offset} is not within {log_start_offset}..={log_end_offset}")]
+pub struct ReadError {
+    /// What was asked for.
+    pub offset: Offset,
+    /// The first readable offset.
+    pub log_start_offset: Offset,
+    /// The last offset that may be asked for.
+    pub log_end_offset: Offset,
+}
+
+/// The bytes do not hold the batches that the log has written there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("at position {position}: {defect}")]
+pub struct NarrowError {
+    /// Bytes from the start of the file.
+    pub position: u64,
+    /// What is wrong.
+    #[source]
+    pub defect: Defect,
+}
+
+/// What narrowing found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Narrow {
+    /// Position and length are final.
+    Located,
+    /// Read [`ReadPlan::scan_bytes`] at [`ReadPlan::scan_position`] and go on.
+    NeedMore,
+    /// The segment holds nothing from the offset on; plan anew from this one.
+    NextSegment(Offset),
+    /// No whole batch from the offset on lies below the bound.
+    Nothing,
+}
+
+/// A range of one file that holds what a reader asked for, or the way to find it.
+///
+/// The file stays readable until its `Close`; positions stay true until a truncation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadPlan {
+    /// The segment.
+    pub file: FileId,
+    /// Where the batch that contains the offset starts; final once located.
+    pub position: u64,
+    /// From there on; at most what was asked for, except that the first batch is whole. It may end
+    /// within a later batch. 0 until located.
+    pub len_bytes: u32,
+    offset: Offset,
+    bound: Offset,
+    max_bytes: u32,
+    scan_position: u64,
+    /// No batch before this position passes the bound.
+    safe_end: u64,
+    /// The end of what is written in this segment.
+    data_end: u64,
+    next_segment: Option<Offset>,
+}
+
+impl Log {
+    /// Where to read from `offset` on, at most `max_bytes` (the first batch is whole whatever its
+    /// size), nothing at or above `bound` (the high watermark, the last stable offset, or the log's
+    /// end). `None`: nothing lies below the bound yet.
+    ///
+    /// # Errors
+    ///
+    /// Where `offset` lies below the log start or above the log's end.
+    pub fn read_plan(
+        &self,
+        offset: Offset,
+        max_bytes: u32,
+        bound: Offset,
+    ) -> Result<Option<ReadPlan>, ReadError> {
+        let (log_start_offset, log_end_offset) = (self.log_start_offset, self.log_end_offset);
+        if offset < log_start_offset || offset > log_end_offset {
+            return Err(ReadError {
+                offset,
+                log_start_offset,
+                log_end_offset,
+            });
+        }
+        let bound = bound.min(self.pipeline.written);
+        if offset >= bound {
+            return Ok(None);
+        }
+        let Some(segment) = self.segments.floor(offset) else {
+            return Ok(None);
+        };
+        let mut plan = self.plan_in(segment, offset, max_bytes, bound);
+        if let Some(first) = self.recent.containing(offset) {
+            if first.next_offset > bound {
+                return Ok(None);
+            }
+            let last = self.recent.last_from(offset, bound, |batch| {
+                plan.next_segment.is_none_or(|next| batch.base_offset < next)
+                    && (batch.base_offset == first.base_offset
+                        || batch.position - first.position + batch.len_bytes <= max_bytes)
+            });
+            let last = last.unwrap_or(first);
+            plan.position = u64::from(first.position);
+            plan.len_bytes = last.position - first.position + last.len_bytes;
+        }
+        Ok(Some(plan))
+    }
+
+    fn plan_in(&self, segment: &LogSegment, offset: Offset, max_bytes: u32, bound: Offset) -> ReadPlan {
+        let data_end = self.data_end(segment);
+        let next_segment = self.segments.next_base(segment.base_offset);
+        let indexed = |offset| {
+            segment
+                .offset_index
+                .floor(offset)
+                .map_or(0, |entry| u64::from(entry.position))
+        };
+        let safe_end = if bound >= segment.next_offset() {
+            data_end
+        } else if let Some(batch) = self.recent.containing(bound) {
+            u64::from(batch.position)
+        } else {
+            indexed(Offset(bound.0 - 1))
+        };
+        ReadPlan {
+            file: segment.file,
+            position: 0,
+            len_bytes: 0,
+            offset,
+            bound,
+            max_bytes,
+            scan_position: indexed(offset),
+            safe_end: safe_end.min(data_end),
+            data_end,
+            next_segment,
+        }
+    }
+
+    /// The end of what is written in `segment`, as a position.
+    pub(super) fn data_end(&self, segment: &LogSegment) -> u64 {
+        let end = self.pipeline.written_end;
+        match segment.base_offset.cmp(&end.segment) {
+            std::cmp::Ordering::Less => u64::from(segment.size_bytes()),
+            std::cmp::Ordering::Equal => u64::from(end.position),
+            std::cmp::Ordering::Greater => 0,
+        }
+    }
+}
+
+impl ReadPlan {
+    /// Whether position and length are final.
+    #[must_use]
+    pub fn is_located(&self) -> bool {
+        self.len_bytes > 0
+    }
+
+    /// Where the next chunk for [`narrow`](Self::narrow) begins.
+    #[must_use]
+    pub fn scan_position(&self) -> u64 {
+        self.scan_position
+    }
+
+    /// How long that chunk should be.
+    #[must_use]
+    pub fn scan_bytes(&self) -> u32 {
+        let left = self.data_end.saturating_sub(self.scan_position);
+        u32::try_from(left).map_or(SCAN_BYTES, |left| left.min(SCAN_BYTES))
+    }
+
+    /// Walks the batch headers in `chunk`, which was read at [`scan_position`](Self::scan_position).
+    ///
+    /// # Errors
+    ///
+    /// Where the bytes are not what the log wrote, or the chunk is shorter than asked for.
+    pub fn narrow(&mut self, chunk: &[u8]) -> Result<Narrow, NarrowError> {
+        let mut at = self.scan_position;
+        loop {
+            let skip = usize::try_from(at - self.scan_position).unwrap_or(usize::MAX);
+            let rest = chunk.get(skip..).unwrap_or(&[]);
+            if at >= self.data_end {
+                return Ok(self.finish(self.next_segment.map_or(Narrow::Nothing, Narrow::NextSegment)));
+            }
+            let range = OffsetRange {
+                from: Offset(i64::MIN),
+                limit: Offset(i64::MAX),
+            };
+            let header = match examine(rest, self.data_end - at, range) {
+                Verdict::Batch(header) => header,
+                Verdict::NeedMore(_) if at == self.scan_position => {
+                    return Err(NarrowError {
+                        position: at,
+                        defect: Defect::Torn,
+                    });
+                }
+                Verdict::NeedMore(_) if self.is_located() => return Ok(self.finish(Narrow::Located)),
+                Verdict::NeedMore(_) => {
+                    self.scan_position = at;
+                    return Ok(Narrow::NeedMore);
+                }
+                Verdict::End => {
+                    return Err(NarrowError {
+                        position: at,
+                        defect: Defect::Torn,
+                    });
+                }
+                Verdict::Bad(defect) => return Err(NarrowError { position: at, defect }),
+            };
+            let len_bytes = u32::try_from(header.len_bytes()).expect("an i32 and 12 fit u32");
+            let below_bound = header.last_offset() < self.bound;
+            if !self.is_located() {
+                if header.last_offset() >= self.offset {
+                    if !below_bound {
+                        return Ok(Narrow::Nothing);
+                    }
+                    (self.position, self.len_bytes) = (at, len_bytes);
+                }
+            } else if below_bound && self.len_bytes.saturating_add(len_bytes) <= self.max_bytes {
+                self.len_bytes += len_bytes;
+            } else {
+                return Ok(self.finish(Narrow::Located));
+            }
+            at += u64::from(len_bytes);
+        }
+    }
+
+    /// Takes in what is known to lie below the bound without having been walked.
+    fn finish(&mut self, not_located: Narrow) -> Narrow {
+        if !self.is_located() {
+            return not_located;
+        }
+        let safe = self
+            .safe_end
+            .saturating_sub(self.position)
+            .min(u64::from(self.max_bytes));
+        self.len_bytes = self.len_bytes.max(u32::try_from(safe).unwrap_or(u32::MAX));
+        Narrow::Located
+    }
+}
