@@ -9,7 +9,7 @@ use super::api_key::ApiKey;
 
 /// A row of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApiVersions {
+pub struct ApiSpec {
     /// The API.
     pub api: ApiKey,
     /// The versions whose requests and responses are defined here.
@@ -20,8 +20,8 @@ pub struct ApiVersions {
     pub advertised: RangeInclusive<i16>,
 }
 
-const fn row(api: ApiKey, min: i16, max: i16, flexible_from: i16) -> ApiVersions {
-    ApiVersions {
+const fn row(api: ApiKey, min: i16, max: i16, flexible_from: i16) -> ApiSpec {
+    ApiSpec {
         api,
         defined: min..=max,
         flexible_from,
@@ -30,10 +30,10 @@ const fn row(api: ApiKey, min: i16, max: i16, flexible_from: i16) -> ApiVersions
 }
 
 /// All rows, ascending by key.
-pub const TABLE: [ApiVersions; 18] = [
+pub static TABLE: [ApiSpec; 18] = [
     // Announced from 0 although versions 0 to 2 are refused, as Apache Kafka does (KAFKA-18659):
     // librdkafka before 2.11.1 switches off gzip, snappy and lz4 when 0 is not in the range.
-    ApiVersions {
+    ApiSpec {
         advertised: 0..=12,
         ..row(ApiKey::Produce, 3, 12, 9)
     },
@@ -58,12 +58,11 @@ pub const TABLE: [ApiVersions; 18] = [
 
 /// The row of an API.
 #[must_use]
-pub fn of(api: ApiKey) -> &'static ApiVersions {
-    static ROWS: [ApiVersions; 18] = TABLE;
-    let index = ROWS
+pub fn of(api: ApiKey) -> &'static ApiSpec {
+    let index = TABLE
         .binary_search_by_key(&api, |row| row.api)
         .expect("every API has a row");
-    &ROWS[index]
+    &TABLE[index]
 }
 
 /// The versions of the API with this key that can be read and written; `None` for an API without

@@ -10,8 +10,14 @@ use thiserror::Error;
 
 use super::wire::{Version, Wire};
 
-/// The elements an array reserves at first; beyond, it grows as elements are really read.
-const ARRAY_CAPACITY_FIRST: usize = 16;
+/// Memory that the arrays of one message may take in any case.
+///
+/// Elements are larger in memory than on the wire: up to 20 times, if every string in them is empty. What
+/// real clients send stays below 6 times, so that the limit stops only those who want our memory.
+pub const ARRAY_MEMORY_MIN: usize = 1 << 20;
+
+/// Memory that the arrays of one message may take beyond [`ARRAY_MEMORY_MIN`], for each byte of its frame.
+pub const ARRAY_MEMORY_PER_BYTE: usize = 8;
 
 /// Why the bytes are not the value that they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -34,6 +40,12 @@ pub enum Problem {
         count: usize,
         /// Bytes left for all of them.
         left: usize,
+    },
+    /// The arrays of the message would take too much memory; see [`ARRAY_MEMORY_PER_BYTE`].
+    #[error("{count} elements are too many for a message of this size")]
+    CountBeyondMemory {
+        /// Claimed elements.
+        count: usize,
     },
     /// Null, where this version has no null.
     #[error("null where the version does not allow it")]
@@ -81,13 +93,20 @@ impl DecodeError {
 pub struct Reader<'a> {
     bytes: &'a [u8],
     position: usize,
+    /// What arrays may still take.
+    memory_left: usize,
 }
 
 impl<'a> Reader<'a> {
     /// Reads `bytes` from their start; nothing beyond them can be reached.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, position: 0 }
+        let memory_left = ARRAY_MEMORY_MIN.saturating_add(bytes.len().saturating_mul(ARRAY_MEMORY_PER_BYTE));
+        Self {
+            bytes,
+            position: 0,
+            memory_left,
+        }
     }
 
     /// Bytes consumed so far.
@@ -114,11 +133,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    #[cold]
     pub(super) fn error(&self, problem: Problem) -> DecodeError {
+        Self::error_at(self.position, problem)
+    }
+
+    #[cold]
+    pub(super) fn error_at(position: usize, problem: Problem) -> DecodeError {
         DecodeError {
             field: "",
-            position: self.position,
+            position,
             problem,
         }
     }
@@ -173,9 +196,9 @@ impl<'a> Reader<'a> {
         if version.flexible {
             return self.compact_len();
         }
-        let at = self.clone();
+        let at = self.position;
         let len = i16::from_be_bytes(self.take_array()?);
-        at.plain_len(i32::from(len))
+        Self::plain_len(at, i32::from(len))
     }
 
     /// The length before bytes, or the count before elements: 32 bits, or compact; `None` is null.
@@ -183,17 +206,17 @@ impl<'a> Reader<'a> {
         if version.flexible {
             return self.compact_len();
         }
-        let at = self.clone();
+        let at = self.position;
         let len = i32::from_be_bytes(self.take_array()?);
-        at.plain_len(len)
+        Self::plain_len(at, len)
     }
 
-    fn plain_len(&self, len: i32) -> Result<Option<usize>, DecodeError> {
+    fn plain_len(at: usize, len: i32) -> Result<Option<usize>, DecodeError> {
         match len {
             -1 => Ok(None),
             len => match usize::try_from(len) {
                 Ok(len) => Ok(Some(len)),
-                Err(_) => Err(self.error(Problem::NegativeLength(len))),
+                Err(_) => Err(Self::error_at(at, Problem::NegativeLength(len))),
             },
         }
     }
@@ -207,13 +230,13 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn nullable_str(&mut self, version: Version) -> Result<Option<&'a str>, DecodeError> {
-        let at = self.clone();
+        let at = self.position;
         let Some(len) = self.string_len(version)? else {
             return Ok(None);
         };
         match from_utf8(self.take(len)?) {
             Ok(text) => Ok(Some(text)),
-            Err(_) => Err(at.error(Problem::InvalidUtf8)),
+            Err(_) => Err(Self::error_at(at, Problem::InvalidUtf8)),
         }
     }
 
@@ -224,21 +247,26 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An array. The count is refused when the bytes left cannot hold that many elements of the
-    /// smallest size, and memory follows the elements that were read, not the count.
+    /// An array. Before anything is allocated the count is refused when the bytes left cannot hold that
+    /// many elements of the smallest size, or when they would take more memory than the message has.
     pub(super) fn nullable_array<T: Wire<'a>>(
         &mut self,
         version: Version,
     ) -> Result<Option<Vec<T>>, DecodeError> {
-        let at = self.clone();
+        let at = self.position;
         let Some(count) = self.bytes_len(version)? else {
             return Ok(None);
         };
         let left = self.rest().len();
-        if count > left / T::len_bytes_min(version).max(1) {
-            return Err(at.error(Problem::CountBeyondBytes { count, left }));
+        if count > left / T::len_bytes_min(version) {
+            return Err(Self::error_at(at, Problem::CountBeyondBytes { count, left }));
         }
-        let mut elements = Vec::with_capacity(count.min(ARRAY_CAPACITY_FIRST));
+        let memory = count.saturating_mul(size_of::<T>());
+        let Some(memory_left) = self.memory_left.checked_sub(memory) else {
+            return Err(Self::error_at(at, Problem::CountBeyondMemory { count }));
+        };
+        self.memory_left = memory_left;
+        let mut elements = Vec::with_capacity(count);
         for _ in 0..count {
             elements.push(T::read(self, version)?);
         }
@@ -261,8 +289,10 @@ impl<'a> Reader<'a> {
             let mut field = Self {
                 bytes: &self.bytes[..self.position],
                 position: start,
+                ..*self
             };
             if known(tag, &mut field)? {
+                self.memory_left = field.memory_left;
                 field.finish()?;
             }
         }
@@ -345,6 +375,28 @@ mod tests {
                     left: 4
                 }
             )
+        );
+    }
+
+    #[test]
+    fn array_that_would_take_too_much_memory_is_refused() {
+        // Empty strings take one byte on the wire and sixteen in memory.
+        let array = |count: u32| {
+            let mut bytes = vec![1; 5 + usize::try_from(count).unwrap()];
+            bytes[..5].copy_from_slice(&[0x80, 0x80, 0x80, 0x80, 0x00]);
+            for (index, byte) in bytes[..5].iter_mut().enumerate() {
+                *byte |= ((count + 1) >> (7 * index)).to_le_bytes()[0] & 0x7f;
+            }
+            let strings = Reader::new(&bytes).nullable_array::<&str>(COMPACT)?;
+            Ok(strings.map(|strings| strings.len()))
+        };
+        let count_max =
+            u32::try_from(ARRAY_MEMORY_MIN / (size_of::<&str>() - ARRAY_MEMORY_PER_BYTE)).unwrap();
+        assert_eq!(array(count_max), Ok(Some(ARRAY_MEMORY_MIN / 8)));
+        let count = usize::try_from(2 * count_max).unwrap();
+        assert_eq!(
+            problem(array(2 * count_max)),
+            (0, Problem::CountBeyondMemory { count })
         );
     }
 

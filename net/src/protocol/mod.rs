@@ -6,7 +6,7 @@
 //! message and yields segments. [`api_versions`] is the one table of versions.
 //!
 //! The messages are tried against an independent implementation, every version in both directions,
-//! in `roundtrip.rs`.
+//! in `roundtrip.rs`, and against hostile bytes in `hostile.rs` and `tests/decode_memory.rs`.
 
 #[macro_use]
 mod define;
@@ -21,6 +21,8 @@ pub mod header;
 pub mod messages;
 pub mod wire;
 
+#[cfg(test)]
+mod hostile;
 #[cfg(test)]
 mod roundtrip;
 #[cfg(test)]

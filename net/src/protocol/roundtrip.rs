@@ -8,7 +8,9 @@ use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages as oracle;
 use kafka_protocol::protocol::{Decodable, Encodable};
 
+use super::api_key::ApiKey;
 use super::api_versions;
+use super::decode::DecodeError;
 use super::encode::{Encoder, SIZE_PREFIX_LEN_BYTES, Segment};
 use super::messages::Message;
 use super::sample::Sampler;
@@ -28,7 +30,7 @@ const BEYOND: [(&str, &str); 7] = [
 const SEEDS: std::ops::Range<u64> = 0..24;
 
 /// The bytes of a message alone.
-pub(super) fn encoded<'a>(message: &impl Message<'a>, version: i16) -> Vec<u8> {
+fn encoded<'a>(message: &impl Message<'a>, version: i16) -> Vec<u8> {
     let mut encoder = Encoder::default();
     message.encode(&mut encoder, version);
     let frame = encoder.finish().unwrap();
@@ -44,7 +46,7 @@ pub(super) fn encoded<'a>(message: &impl Message<'a>, version: i16) -> Vec<u8> {
     bytes[SIZE_PREFIX_LEN_BYTES..].to_vec()
 }
 
-pub(super) fn sample<'a, T: Message<'a>>(seed: u64, number: i16) -> T {
+fn sample<'a, T: Message<'a>>(seed: u64, number: i16) -> T {
     let flexible = api_versions::is_flexible(T::API, number);
     T::sample(&mut Sampler::new(seed), Version { number, flexible })
 }
@@ -98,24 +100,48 @@ fn assert_round_trip<T: Decodable + Encodable + std::fmt::Debug>(ours: &[u8], de
     assert_eq!(again, ours, "version {version}: {debug}");
 }
 
-/// Both messages of one API, in every version that is defined.
+/// What the tests do with any message, its type forgotten.
+#[derive(Clone)]
+pub(super) struct Codec {
+    pub(super) name: &'static str,
+    pub(super) api: ApiKey,
+    /// Bytes of a sample by seed and version.
+    pub(super) sample: fn(u64, i16) -> Vec<u8>,
+    /// Decodes a body by version.
+    pub(super) decode: fn(&[u8], i16) -> Result<(), DecodeError>,
+}
+
+/// Both messages of each API, in every version that is defined.
 macro_rules! round_trips {
-    ($($module:ident: $($message:ident)*;)*) => {$(
-        #[test]
-        fn $module() {$({
-            use super::messages::$module::$message;
-            for version in api_versions::of($message::API).defined.clone() {
-                for seed in SEEDS {
-                    let value: $message = sample(seed, version);
-                    let bytes = encoded(&value, version);
-                    assert_round_trip::<oracle::$message>(&bytes, &format!("{value:?}"), version);
-                    assert_eq!($message::decode_body(&bytes, version), Ok(value), "version {version}");
+    ($($module:ident: $($message:ident)*;)*) => {
+        $(
+            #[test]
+            fn $module() {$({
+                use super::messages::$module::$message;
+                for version in api_versions::of($message::API).defined.clone() {
+                    for seed in SEEDS {
+                        let value: $message = sample(seed, version);
+                        let bytes = encoded(&value, version);
+                        assert_round_trip::<oracle::$message>(&bytes, &format!("{value:?}"), version);
+                        assert_eq!($message::decode_body(&bytes, version), Ok(value), "version {version}");
+                    }
                 }
+                let default = format!("{:?}", $message::default());
+                assert_eq!(fields(&default), fields(&format!("{:?}", oracle::$message::default())));
+            })*}
+        )*
+
+        /// Every message.
+        pub(super) const CODECS: &[Codec] = &[$($({
+            use super::messages::$module::$message;
+            Codec {
+                name: stringify!($message),
+                api: $message::API,
+                sample: |seed, version| encoded(&sample::<$message>(seed, version), version),
+                decode: |body, version| $message::decode_body(body, version).map(|_| ()),
             }
-            let default = format!("{:?}", $message::default());
-            assert_eq!(fields(&default), fields(&format!("{:?}", oracle::$message::default())));
-        })*}
-    )*};
+        }),*),*];
+    };
 }
 
 round_trips! {

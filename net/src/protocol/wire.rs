@@ -30,7 +30,7 @@ pub trait Wire<'a>: Sized {
     /// Writes the value.
     fn write(&self, encoder: &mut Encoder, version: Version);
 
-    /// No value takes fewer bytes than this, which bounds the count of an array by the bytes left.
+    /// No value takes fewer bytes than this, at least 1, which bounds the count of an array by the bytes left.
     fn len_bytes_min(version: Version) -> usize;
 
     /// A value other than the default, any field of it set, arrays of two.
@@ -142,8 +142,8 @@ macro_rules! nullable {
 
         impl<'a, $($generics)*> Wire<'a> for $type {
             fn read(reader: &mut Reader<'a>, version: Version) -> Result<Self, DecodeError> {
-                let at = reader.clone();
-                reader.$read(version)?.ok_or_else(|| at.error(Problem::UnexpectedNull))
+                let at = reader.position();
+                reader.$read(version)?.ok_or_else(|| Reader::error_at(at, Problem::UnexpectedNull))
             }
 
             fn write(&self, encoder: &mut Encoder, version: Version) {
