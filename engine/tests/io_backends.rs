@@ -4,11 +4,11 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::cell::Cell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use ringlog_engine::io::{FileId, IoCompletion, IoOp, IoRequest, IoToken, Storage};
+use ringlog_engine::io::{FileId, IoCompletion, IoOp, IoRequest, IoToken, OpenMode, Storage};
 use ringlog_engine::rt::{
     BackendChoice, BackendKind, Counter, ShardConfig, ShardContext, ShardHandle, ShardIo, spawn_shard,
 };
@@ -202,6 +202,32 @@ fn dropped_reads_leave_their_memory_to_the_ring_and_their_places_to_others() {
             }
             let whole = io.read(file, 0, 1 << 20).await.unwrap();
             assert_eq!(whole, contents);
+        });
+    }
+}
+
+#[test]
+fn write_to_a_full_device_fails_names_the_file_and_is_told_apart() {
+    for backend in [BackendChoice::Ring, BackendChoice::Blocking] {
+        on_shard(backend, async |context, _| {
+            let io = context.io;
+            io.files()
+                .borrow_mut()
+                .open(FILE, Path::new("/dev/full"), OpenMode::Existing)
+                .unwrap();
+            let buffers = vec![Bytes::from_static(b"no room")];
+            let write = IoOp::Write {
+                file: FILE,
+                position: 0,
+                buffers,
+            };
+            let error = run(&io, vec![request(0, write)])
+                .await
+                .remove(0)
+                .result
+                .unwrap_err();
+            assert!(error.is_storage_full(), "{error:?}");
+            assert_eq!(error.operation, "write /dev/full at 0");
         });
     }
 }

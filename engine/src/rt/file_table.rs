@@ -17,6 +17,10 @@ use std::sync::Arc;
 use crate::io::{DirEntry, FileId, OpenMode, Storage};
 
 /// An open file: its descriptor and, for messages, the path it was opened by.
+///
+/// Whoever drops the last reference closes the descriptor, and closing a large deleted file
+/// frees its blocks: close before deleting, then the deletion, which the shard's thread does not
+/// wait for, bears that cost.
 #[derive(Debug)]
 pub struct LogFile {
     file: File,

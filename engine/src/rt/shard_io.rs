@@ -170,7 +170,8 @@ impl ShardIo {
     }
 
     /// Reads up to `len_bytes` from `position` of `file`; fewer only at the end of the file.
-    /// For callers that are not logs.
+    /// For callers that are not logs. Takes `len_bytes` of memory at once: it must not be a
+    /// number from the network; 128 reads of a shard may be under way, others wait.
     ///
     /// # Errors
     ///
