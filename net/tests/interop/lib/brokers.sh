@@ -155,12 +155,12 @@ stop_broker() {
     tries=$((tries + 1))
     if [ $tries -gt 300 ]; then
       kill -KILL "$pid" 2>/dev/null
-      wait "$pid" 2>/dev/null
+      wait "$pid" 2>/dev/null || true
       echo "the broker did not stop within 30 seconds of SIGTERM" >&2
       return 1
     fi
     sleep 0.1
   done
-  wait "$pid" 2>/dev/null
+  wait "$pid" 2>/dev/null || true
   return 0
 }
