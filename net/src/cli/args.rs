@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::start::StartArgument;
+
 /// A durable, Kafka-compatible distributed commit log.
 #[derive(Debug, Parser)]
 #[command(name = "ringlog", version, propagate_version = true, after_help = EXAMPLES)]
@@ -21,7 +23,10 @@ pub(super) struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
-  ringlog dump --records 00000000000000000000.log
+  ringlog topic create greetings
+  echo hello | ringlog produce greetings
+  ringlog consume greetings --exit-at-end
+  ringlog dump --records ringlog-data/greetings-0/00000000000000000000.log
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.";
 
@@ -34,8 +39,211 @@ pub(super) enum LogFormat {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
+    /// Create, list, describe, delete and alter topics.
+    Topic(TopicArguments),
+    /// Send lines as records.
+    Produce(ProduceArguments),
+    /// Show records.
+    Consume(ConsumeArguments),
     /// Show what is in a segment, an index, a snapshot or a checkpoint, and verify it.
     Dump(DumpArguments),
+}
+
+/// Which brokers to talk to.
+#[derive(Args, Debug)]
+pub(super) struct BrokerArgument {
+    /// HOST:PORT of a broker, or several with commas between them, to find the cluster by.
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:9092"
+    )]
+    pub(super) broker: String,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ringlog topic create orders --partitions 6 --set retention.ms=86400000
+  ringlog topic list
+  ringlog topic describe orders
+  ringlog topic alter orders --set flush.policy=os --unset retention.ms --partitions 12
+  ringlog topic delete orders")]
+pub(super) struct TopicArguments {
+    #[command(flatten)]
+    pub(super) broker: BrokerArgument,
+    #[command(subcommand)]
+    pub(super) command: TopicCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum TopicCommand {
+    /// Create a topic.
+    Create(CreateArguments),
+    /// Name all topics, one a line.
+    List,
+    /// Show partitions, offsets and settings.
+    Describe(DescribeArguments),
+    /// Delete topics and their data.
+    Delete {
+        /// Their names.
+        #[arg(required = true, value_name = "TOPIC")]
+        names: Vec<String>,
+    },
+    /// Change settings or add partitions.
+    Alter(AlterArguments),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct CreateArguments {
+    /// Its name.
+    #[arg(value_name = "TOPIC")]
+    pub(super) name: String,
+    /// How many partitions; otherwise the broker's num.partitions.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(super) partitions: Option<i32>,
+    /// How many replicas of each; otherwise the broker's default.replication.factor.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i16).range(1..))]
+    pub(super) replication_factor: Option<i16>,
+    /// A setting of the topic. May be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment)]
+    pub(super) settings: Vec<(String, String)>,
+    /// Succeed where it exists already.
+    #[arg(long)]
+    pub(super) if_not_exists: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct DescribeArguments {
+    /// Their names; all topics without any.
+    #[arg(value_name = "TOPIC")]
+    pub(super) names: Vec<String>,
+    /// Also show the settings that are the broker's.
+    #[arg(long)]
+    pub(super) all: bool,
+    /// One JSON object for each topic.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(group = clap::ArgGroup::new("change").required(true).multiple(true))]
+pub(super) struct AlterArguments {
+    /// Its name.
+    #[arg(value_name = "TOPIC")]
+    pub(super) name: String,
+    /// A setting to change. May be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment, group = "change")]
+    pub(super) settings: Vec<(String, String)>,
+    /// A setting to return to the broker's. May be repeated.
+    #[arg(long, value_name = "KEY", group = "change")]
+    pub(super) unset: Vec<String>,
+    /// How many partitions it shall have, more than now.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..), group = "change")]
+    pub(super) partitions: Option<i32>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  echo hello | ringlog produce greetings
+  ringlog produce orders --file orders.txt --key-separator : --compression zstd
+
+Each line is a record. What the broker has not acknowledged is sent again, once and in order; the command
+ends when all is acknowledged.")]
+pub(super) struct ProduceArguments {
+    #[command(flatten)]
+    pub(super) broker: BrokerArgument,
+    /// The topic, created by the broker if it does that.
+    pub(super) topic: String,
+    /// Read lines from a file instead of stdin.
+    #[arg(long, value_name = "FILE")]
+    pub(super) file: Option<PathBuf>,
+    /// What ends the key of a line; without it records have no key.
+    #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(super) key_separator: Option<String>,
+    /// The partition to send to; otherwise the key's, or one after the other.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    pub(super) partition: Option<i32>,
+    /// How batches are compressed.
+    #[arg(long, value_enum, default_value_t = Codec::None, value_name = "CODEC")]
+    pub(super) compression: Codec,
+    /// Whose acknowledgement counts: all in-sync replicas, the leader (1), or nobody (0).
+    #[arg(long, value_enum, default_value_t = AcksArgument::All, value_name = "ACKS")]
+    pub(super) acks: AcksArgument,
+    /// How long a record may wait for others to share its batch, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 5)]
+    pub(super) linger_ms: u64,
+}
+
+/// A codec by the name Kafka gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Codec {
+    None,
+    Gzip,
+    Snappy,
+    Lz4,
+    Zstd,
+}
+
+/// Whose acknowledgement counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum AcksArgument {
+    All,
+    #[value(name = "1")]
+    One,
+    #[value(name = "0")]
+    Zero,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ringlog consume orders                                   all there is, then what comes
+  ringlog consume orders --from end --format json
+  ringlog consume orders --from 2026-01-31T12:00:00Z --partition 3 --count 10
+  ringlog consume orders --exit-at-end --format key-value --key-separator :")]
+pub(super) struct ConsumeArguments {
+    #[command(flatten)]
+    pub(super) broker: BrokerArgument,
+    /// The topic.
+    pub(super) topic: String,
+    /// The one partition to read; otherwise all.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    pub(super) partition: Option<i32>,
+    /// Where to begin: beginning, end, an OFFSET, @MILLISECONDS since 1970, or a UTC time.
+    #[arg(long, value_name = "PLACE", default_value = "beginning")]
+    pub(super) from: StartArgument,
+    /// Exit after so many records.
+    #[arg(long, value_name = "N")]
+    pub(super) count: Option<u64>,
+    /// Exit at what is the end when the command starts; otherwise wait for more.
+    #[arg(long)]
+    pub(super) exit_at_end: bool,
+    /// What to show of a record.
+    #[arg(long, value_enum, default_value_t = RecordFormat::Value, value_name = "FORMAT")]
+    pub(super) format: RecordFormat,
+    /// What stands between key and value in the format key-value.
+    #[arg(long, value_name = "TEXT", default_value = "\t")]
+    pub(super) key_separator: String,
+}
+
+/// The form of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum RecordFormat {
+    /// The value and a line end.
+    Value,
+    /// Key, separator, value and a line end.
+    KeyValue,
+    /// Everything, one JSON object a line.
+    Json,
+}
+
+fn assignment(text: &str) -> Result<(String, String), &'static str> {
+    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
+    Ok((key.trim().to_owned(), value.trim().to_owned()))
 }
 
 #[derive(Args, Debug)]

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::client::ClientError;
 use crate::config::ConfigError;
 
 /// Why a command failed.
@@ -16,6 +17,15 @@ pub(super) enum CliError {
         /// How many.
         files: usize,
     },
+    /// A broker did not do what was asked.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The runtime that drives connections cannot start.
+    #[error("cannot start: {0}")]
+    Runtime(io::Error),
+    /// Input cannot be read.
+    #[error("cannot read the input: {0}")]
+    Input(io::Error),
     /// Output cannot be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
@@ -26,7 +36,7 @@ impl CliError {
     pub(super) fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_) => 2,
-            Self::Corrupt { .. } | Self::Output(_) => 1,
+            Self::Corrupt { .. } | Self::Client(_) | Self::Runtime(_) | Self::Input(_) | Self::Output(_) => 1,
         }
     }
 

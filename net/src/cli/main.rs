@@ -7,7 +7,7 @@ use clap::Parser;
 
 use super::args::{Arguments, Command};
 use super::error::CliError;
-use super::{dump, logging};
+use super::{consume, dump, logging, produce, topic};
 
 /// Runs the command line of this process.
 #[must_use]
@@ -30,8 +30,17 @@ pub fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), CliError> {
     match command {
+        Command::Topic(arguments) => wait_for(topic::run(&arguments.broker.broker, &arguments.command)),
+        Command::Produce(arguments) => wait_for(produce::run(&arguments.broker.broker, &arguments)),
+        Command::Consume(arguments) => wait_for(consume::run(&arguments.broker.broker, &arguments)),
         Command::Dump(arguments) => dump::run(&arguments),
     }
+}
+
+/// The clients run on this one thread.
+fn wait_for(work: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(CliError::Runtime)?.block_on(work)
 }
 
 fn complain(message: &str) {

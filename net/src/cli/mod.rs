@@ -5,10 +5,14 @@
 //! only in [`dump`]. Tested in `tests/cli.rs`.
 
 mod args;
+mod consume;
 mod dump;
 mod error;
 mod line;
 mod logging;
 mod main;
+mod produce;
+mod start;
+mod topic;
 
 pub use main::main;
