@@ -18,6 +18,7 @@ pub mod encode;
 pub mod error_code;
 pub mod frame;
 pub mod header;
+mod message;
 pub mod messages;
 pub mod wire;
 

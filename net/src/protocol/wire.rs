@@ -1,7 +1,7 @@
 //! The types that a field can have.
 //!
 //! Each Rust type stands for one protocol type and knows how it is read, written and bounded; the
-//! plain and the compact form differ by [`Version::flexible`] alone. Structures get theirs from
+//! plain and the compact form differ by `Version::flexible` alone. Structures get theirs from
 //! `define.rs`. What an `Option` means: nullable wherever the field exists.
 
 use std::fmt;
