@@ -1,6 +1,7 @@
 //! The binary as a person meets it: help, exit codes, complaints, and `dump` on good and bad files.
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -74,7 +75,7 @@ fn help_names_the_commands_with_examples_and_no_colours_in_a_pipe() {
     let output = ringlog(&["--help"]);
     assert_eq!(output.status.code(), Some(0));
     let help = stdout(&output);
-    for word in ["dump", "Examples:", "Exit codes"] {
+    for word in ["topic", "produce", "consume", "dump", "Examples:", "Exit codes"] {
         assert!(help.contains(word), "{word} is missing in:\n{help}");
     }
     assert!(!help.contains('\x1b'));
@@ -96,6 +97,25 @@ fn wrong_usage_exits_with_2() {
             stderr(&output)
         );
         assert!(!stderr(&output).contains('\x1b'));
+    }
+}
+
+#[test]
+fn a_broker_that_cannot_be_reached_is_named() {
+    let port = TcpListener::bind("127.0.0.1:0")
+        .expect("a port")
+        .local_addr()
+        .expect("bound")
+        .port();
+    let address = format!("127.0.0.1:{port}");
+    for command in [&["topic", "list"][..], &["produce", "t"], &["consume", "t"]] {
+        let output = ringlog(&[command, &["--broker", &address]].concat());
+        assert_eq!(output.status.code(), Some(1), "{command:?}");
+        assert!(
+            stderr(&output).contains(&format!("cannot connect to {address}: ")),
+            "{}",
+            stderr(&output)
+        );
     }
 }
 
