@@ -255,7 +255,7 @@ Examples:
 
 Every checksum is verified. Exits with 1 if anything is corrupt, and says in which file and where.")]
 pub(super) struct DumpArguments {
-    /// Files named as a log names them: *.log, *.index, *.timeindex, *.snapshot, *-checkpoint.
+    /// Files named as a log names them: *.log, *.index, *.timeindex, *.txnindex, *.snapshot, *-checkpoint.
     #[arg(required = true, value_name = "FILE")]
     pub(super) files: Vec<PathBuf>,
     /// Also show every record of a segment.

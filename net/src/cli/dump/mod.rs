@@ -10,5 +10,6 @@ mod report;
 mod run;
 mod segment_file;
 mod snapshot_file;
+mod txn_index_file;
 
 pub(super) use run::run;

@@ -8,7 +8,7 @@ use super::super::args::DumpArguments;
 use super::super::error::CliError;
 use super::super::line::Line;
 use super::report::Report;
-use super::{checkpoint_file, index_file, segment_file, snapshot_file};
+use super::{checkpoint_file, index_file, segment_file, snapshot_file, txn_index_file};
 
 /// Indexes, snapshots and checkpoints are read whole; Kafka's own limit for an index is far below.
 const SMALL_FILE_MAX: u64 = 256 << 20;
@@ -43,6 +43,7 @@ fn dump(path: &Path, records: bool, report: &mut Report<impl Write>) -> io::Resu
         "log" => segment_file::dump(path, file, records, report),
         "index" => index_file::dump_offsets(path, &small(path, file, report)?, report),
         "timeindex" => index_file::dump_times(path, &small(path, file, report)?, report),
+        "txnindex" => txn_index_file::dump(path, &small(path, file, report)?, report),
         "snapshot" => snapshot_file::dump(path, &small(path, file, report)?, report),
         _ if name.ends_with("-checkpoint") => {
             checkpoint_file::dump(path, &small(path, file, report)?, report)
@@ -50,7 +51,7 @@ fn dump(path: &Path, records: bool, report: &mut Report<impl Write>) -> io::Resu
         _ => report.fault(
             path,
             0,
-            "the name is none of *.log, *.index, *.timeindex, *.snapshot, *-checkpoint",
+            "the name is none of *.log, *.index, *.timeindex, *.txnindex, *.snapshot, *-checkpoint",
         ),
     }
 }
