@@ -58,17 +58,15 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Connects to the first of the comma-separated `host:port` addresses that answers.
+    /// Connects to the first of the comma-separated `host:port` addresses that answers; a host alone is
+    /// taken at Kafka's usual port, 9092.
     ///
     /// # Errors
     ///
     /// The last address's, when none does.
     pub async fn connect(bootstrap: &str) -> Result<Self, ClientError> {
         let mut cluster = Self {
-            bootstrap: bootstrap
-                .split(',')
-                .map(|address| address.trim().to_owned())
-                .collect(),
+            bootstrap: bootstrap.split(',').map(with_port).collect(),
             bootstrap_connection: None,
             brokers: BTreeMap::new(),
             controller: -1,
@@ -249,6 +247,16 @@ impl Cluster {
 
 fn is_unknown_topic(error: &ClientError) -> bool {
     matches!(error, ClientError::Refused { code, .. } if *code == ErrorCode::UnknownTopicOrPartition.code())
+}
+
+fn with_port(address: &str) -> String {
+    let address = address.trim();
+    let host_only = !address.contains(':') || address.ends_with(']');
+    if host_only {
+        format!("{address}:9092")
+    } else {
+        address.to_owned()
+    }
 }
 
 fn join_host_port(host: &str, port: i32) -> String {
