@@ -21,7 +21,7 @@ use super::producer_state::ProducerState;
 use super::recent_batches::RecentBatches;
 use super::write_pipeline::{Operation, Poison, WritePipeline};
 use crate::config::LogConfig;
-use crate::io::{FileId, IoCompletion, IoOp, IoQueue};
+use crate::io::{FileId, IoCompletion, IoOp, IoQueue, Storage};
 use crate::types::{LeaderEpoch, LogId, Offset, TimestampMs};
 
 /// One partition's log. See the module.
@@ -243,6 +243,19 @@ impl Log {
     pub fn is_idle(&self) -> bool {
         let creating = |phase| matches!(phase, SegmentPhase::Planned | SegmentPhase::Creating);
         self.pipeline.is_idle() && (self.poison().is_some() || !creating(self.segments.active().phase))
+    }
+
+    /// What its owner knows it by.
+    #[must_use]
+    pub fn id(&self) -> LogId {
+        self.id
+    }
+
+    /// Gives up a log that is to be deleted: its files are closed, nothing is written.
+    pub fn discard(self, storage: &mut dyn Storage) {
+        for segment in self.segments.iter() {
+            storage.close(segment.file);
+        }
     }
 
     /// The directory of the log.

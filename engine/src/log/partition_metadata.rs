@@ -35,7 +35,7 @@ impl PartitionMetadata {
     /// The text of the file.
     #[must_use]
     pub fn encode(&self) -> String {
-        format!("version: 0\ntopic_id: {}", encode_id(self.topic_id))
+        format!("version: 0\ntopic_id: {}", encode_topic_id(self.topic_id))
     }
 
     /// Reads the whole file.
@@ -58,14 +58,16 @@ impl PartitionMetadata {
         if lines.next().is_some() {
             return Err(PartitionMetadataError::Format);
         }
-        match decode_id(topic_id) {
+        match decode_topic_id(topic_id) {
             Some(topic_id) if topic_id != [0; 16] => Ok(Self { topic_id }),
             _ => Err(PartitionMetadataError::TopicId),
         }
     }
 }
 
-fn encode_id(id: [u8; 16]) -> String {
+/// A topic id as text: 22 characters of URL-safe base64.
+#[must_use]
+pub fn encode_topic_id(id: [u8; 16]) -> String {
     let padded = u128::from_be_bytes(id);
     (0..ID_CHARS)
         .map(|i| {
@@ -80,7 +82,9 @@ fn encode_id(id: [u8; 16]) -> String {
         .collect()
 }
 
-fn decode_id(text: &str) -> Option<[u8; 16]> {
+/// Reads a topic id; `None` where the text is none.
+#[must_use]
+pub fn decode_topic_id(text: &str) -> Option<[u8; 16]> {
     if text.len() != ID_CHARS {
         return None;
     }
@@ -164,7 +168,7 @@ mod tests {
         #[test]
         fn random_text_never_panics(text in ".{0,60}") {
             let _ = PartitionMetadata::decode(text.as_bytes());
-            let _ = decode_id(&text);
+            let _ = decode_topic_id(&text);
         }
     }
 }

@@ -63,6 +63,7 @@ pub struct ReadPlan {
     /// From there on; at most what was asked for, except that the first batch is whole. It may end
     /// within a later batch. 0 until located.
     pub len_bytes: u32,
+    first_batch_bytes: u32,
     offset: Offset,
     bound: Offset,
     max_bytes: u32,
@@ -115,6 +116,7 @@ impl Log {
             });
             let last = last.unwrap_or(first);
             plan.position = u64::from(first.position);
+            plan.first_batch_bytes = first.len_bytes;
             plan.len_bytes = last.position - first.position + last.len_bytes;
         }
         Ok(Some(plan))
@@ -140,6 +142,7 @@ impl Log {
             file: segment.file,
             position: 0,
             len_bytes: 0,
+            first_batch_bytes: 0,
             offset,
             bound,
             max_bytes,
@@ -166,6 +169,23 @@ impl ReadPlan {
     #[must_use]
     pub fn is_located(&self) -> bool {
         self.len_bytes > 0
+    }
+
+    /// The length of the batch at the position: the least that is worth sending. 0 until located.
+    #[must_use]
+    pub fn first_batch_bytes(&self) -> u32 {
+        self.first_batch_bytes
+    }
+
+    /// How many bytes there are to read: exact once located, before that at most so many.
+    #[must_use]
+    pub fn available_bytes(&self) -> u64 {
+        if self.is_located() {
+            return u64::from(self.len_bytes);
+        }
+        self.safe_end
+            .saturating_sub(self.scan_position)
+            .min(u64::from(self.max_bytes))
     }
 
     /// Where the next chunk for [`narrow`](Self::narrow) begins.
@@ -227,6 +247,7 @@ impl ReadPlan {
                         return Ok(Narrow::Nothing);
                     }
                     (self.position, self.len_bytes) = (at, len_bytes);
+                    self.first_batch_bytes = len_bytes;
                 }
             } else if below_bound && self.len_bytes.saturating_add(len_bytes) <= self.max_bytes {
                 self.len_bytes += len_bytes;
