@@ -4,4 +4,6 @@
 pub mod cli;
 pub mod client;
 pub mod config;
+pub mod metadata;
 pub mod protocol;
+pub mod server;

@@ -23,6 +23,7 @@ pub(super) struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
+  ringlog serve
   ringlog topic create greetings
   echo hello | ringlog produce greetings
   ringlog consume greetings --exit-at-end
@@ -39,6 +40,8 @@ pub(super) enum LogFormat {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
+    /// Run the broker until SIGINT or SIGTERM.
+    Serve(ServeArguments),
     /// Create, list, describe, delete and alter topics.
     Topic(TopicArguments),
     /// Send lines as records.
@@ -244,6 +247,33 @@ pub(super) enum RecordFormat {
 fn assignment(text: &str) -> Result<(String, String), &'static str> {
     let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
     Ok((key.trim().to_owned(), value.trim().to_owned()))
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ringlog serve
+  ringlog serve --data /var/lib/ringlog --listen 0.0.0.0:9092
+  ringlog serve --config server.properties --set flush.policy=os
+
+Without flags: data in ./ringlog-data, every address of this machine, port 9092, one shard for each core.
+The keys of --config and --set are in docs/configuration.md.")]
+pub(super) struct ServeArguments {
+    /// The data directory (log.dirs), created if it is not there.
+    #[arg(long, value_name = "DIR")]
+    pub(super) data: Option<PathBuf>,
+    /// Where to listen (listeners): HOST:PORT, or NAME://HOST:PORT separated by commas.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) listen: Option<String>,
+    /// Threads that own partitions (shards); 0 for one on each core.
+    #[arg(long, value_name = "N")]
+    pub(super) shards: Option<u32>,
+    /// A server.properties file, or a TOML file if it ends in .toml.
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// Any configuration key; wins over the file and the other flags. May be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(super) set: Vec<String>,
 }
 
 #[derive(Args, Debug)]

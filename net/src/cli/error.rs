@@ -4,6 +4,7 @@ use std::io;
 
 use crate::client::ClientError;
 use crate::config::ConfigError;
+use crate::server::ServeError;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +12,9 @@ pub(super) enum CliError {
     /// The configuration is not acceptable.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The broker did not start, or did not stop well.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
     /// Files were found corrupt; each has been reported.
     #[error("{files} of the files are corrupt or cannot be read")]
     Corrupt {
@@ -36,7 +40,12 @@ impl CliError {
     pub(super) fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_) => 2,
-            Self::Corrupt { .. } | Self::Client(_) | Self::Runtime(_) | Self::Input(_) | Self::Output(_) => 1,
+            Self::Serve(_)
+            | Self::Corrupt { .. }
+            | Self::Client(_)
+            | Self::Runtime(_)
+            | Self::Input(_)
+            | Self::Output(_) => 1,
         }
     }
 

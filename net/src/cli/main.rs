@@ -7,7 +7,7 @@ use clap::Parser;
 
 use super::args::{Arguments, Command};
 use super::error::CliError;
-use super::{consume, dump, logging, produce, topic};
+use super::{consume, dump, logging, produce, serve, topic};
 
 /// Runs the command line of this process.
 #[must_use]
@@ -33,6 +33,7 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Topic(arguments) => wait_for(topic::run(&arguments.broker.broker, &arguments.command)),
         Command::Produce(arguments) => wait_for(produce::run(&arguments.broker.broker, &arguments)),
         Command::Consume(arguments) => wait_for(consume::run(&arguments.broker.broker, &arguments)),
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
     }
 }

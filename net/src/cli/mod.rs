@@ -12,6 +12,7 @@ mod line;
 mod logging;
 mod main;
 mod produce;
+mod serve;
 mod start;
 mod topic;
 

@@ -1,0 +1,126 @@
+//! The memory that request bytes of one shard may occupy, counted as the bytes arrive.
+//!
+//! What a client claims is not counted, only what it has sent. When the budget is used up,
+//! connections wait before they read on; one of them at a time may overdraw it, so that
+//! half-received requests cannot block each other for good. Memory stays within the budget plus one request.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use tokio::sync::Notify;
+
+/// Request memory shared by the connections of one shard.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limit_bytes: usize,
+    used_bytes: Cell<usize>,
+    overdrawn: Cell<bool>,
+    freed: Notify,
+}
+
+/// Counts the bytes of one request until it is dropped.
+#[derive(Debug)]
+pub(crate) struct RequestMemory {
+    budget: Rc<Budget>,
+    bytes: usize,
+    overdraws: bool,
+}
+
+impl Budget {
+    pub(crate) fn new(limit_bytes: usize) -> Rc<Self> {
+        Rc::new(Self {
+            limit_bytes,
+            used_bytes: Cell::new(0),
+            overdrawn: Cell::new(false),
+            freed: Notify::new(),
+        })
+    }
+
+    /// The account of one request, at zero.
+    pub(crate) fn open(self: &Rc<Self>) -> RequestMemory {
+        RequestMemory {
+            budget: self.clone(),
+            bytes: 0,
+            overdraws: false,
+        }
+    }
+}
+
+impl RequestMemory {
+    /// Waits until at least one more byte may be read.
+    pub(crate) async fn ready(&mut self) {
+        loop {
+            if self.overdraws || self.budget.used_bytes.get() < self.budget.limit_bytes {
+                return;
+            }
+            if !self.budget.overdrawn.get() {
+                self.budget.overdrawn.set(true);
+                self.overdraws = true;
+                return;
+            }
+            self.budget.freed.notified().await;
+        }
+    }
+
+    /// How many bytes may be read at once: what is left, or a small piece when overdrawing.
+    pub(crate) fn allowance(&self) -> usize {
+        self.budget
+            .limit_bytes
+            .saturating_sub(self.budget.used_bytes.get())
+            .max(64 * 1024)
+    }
+
+    /// Counts bytes that were read.
+    pub(crate) fn add(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        self.budget.used_bytes.set(self.budget.used_bytes.get() + bytes);
+    }
+}
+
+impl Drop for RequestMemory {
+    fn drop(&mut self) {
+        self.budget
+            .used_bytes
+            .set(self.budget.used_bytes.get() - self.bytes);
+        if self.overdraws {
+            self.budget.overdrawn.set(false);
+        }
+        self.budget.freed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn is_ready(memory: &mut RequestMemory) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        matches!(pin!(memory.ready()).as_mut().poll(&mut context), Poll::Ready(()))
+    }
+
+    #[test]
+    fn a_used_up_budget_lets_one_request_through_at_a_time() {
+        let budget = Budget::new(10);
+        let mut first = budget.open();
+        first.add(10);
+        let mut second = budget.open();
+        let mut third = budget.open();
+        assert!(is_ready(&mut second), "the second may overdraw");
+        assert!(!is_ready(&mut third), "the third must wait");
+        drop(second);
+        assert!(is_ready(&mut third));
+    }
+
+    #[test]
+    fn memory_is_given_back_on_drop() {
+        let budget = Budget::new(10);
+        let mut first = budget.open();
+        first.add(10);
+        drop(first);
+        assert_eq!(budget.used_bytes.get(), 0);
+    }
+}

@@ -1,0 +1,31 @@
+//! FindCoordinator: this broker coordinates no groups and no transactions yet, and says so.
+
+use crate::protocol::error_code::ErrorCode;
+use crate::protocol::messages::find_coordinator::{
+    Coordinator, FindCoordinatorRequest, FindCoordinatorResponse,
+};
+use crate::server::connection::Context;
+use crate::server::dispatch::{CloseReason, PendingReply, Request};
+
+const MESSAGE: &str = "this broker has no group or transaction coordinator yet; assign partitions explicitly";
+
+pub(crate) fn handle(_context: &Context, request: &Request) -> Result<PendingReply, CloseReason> {
+    let body: FindCoordinatorRequest<'_> = request.decode()?;
+    let error_code = ErrorCode::CoordinatorNotAvailable.code();
+    let coordinator = |key| Coordinator {
+        key,
+        node_id: -1,
+        host: "",
+        port: -1,
+        error_code,
+        error_message: Some(MESSAGE),
+    };
+    request.reply(&FindCoordinatorResponse {
+        error_code,
+        error_message: Some(MESSAGE),
+        node_id: -1,
+        port: -1,
+        coordinators: body.coordinator_keys.into_iter().map(coordinator).collect(),
+        ..FindCoordinatorResponse::default()
+    })
+}

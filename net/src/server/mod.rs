@@ -1,0 +1,30 @@
+//! The broker: sockets in, shards around the replication crate's decisions, replies out.
+//!
+//! In reading order: how it starts and stops (`server`), what listens (`listener`), one client
+//! (`connection`, `frame_reader`, `budget`), one request (`dispatch`, `handlers`, `response`,
+//! `error_map`), one core (`shard`, `shard_request`, `resolve`, `route`), and the changes to topics and
+//! settings (`control`, `control_request`, `topic_name`, `data_dir`).
+
+mod budget;
+mod connection;
+mod control;
+mod control_request;
+mod data_dir;
+mod dispatch;
+mod error_map;
+mod frame_reader;
+mod handlers;
+mod listener;
+mod resolve;
+mod response;
+mod route;
+#[expect(clippy::module_inception, reason = "the file is named after what it owns")]
+mod server;
+mod shard;
+mod shard_request;
+mod topic_name;
+
+pub use control::ControlError;
+pub use data_dir::DataDirError;
+pub use listener::BindError;
+pub use server::{ServeError, run};

@@ -1,0 +1,186 @@
+//! From what a log plans to what can be sent: narrows read plans, searches for offsets by time.
+//!
+//! Owns the little reading that takes: headers of at most a few kilobytes, from the page cache
+//! where they are there, by the ring where not. The records themselves are never read for a fetch.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ringlog_engine::io::FileId;
+use ringlog_engine::log::{Narrow, ReadPlan, Scan};
+use ringlog_engine::rt::residency::read_nowait;
+use ringlog_engine::rt::{FileRange, LogFile};
+use ringlog_replication::request::{FetchError, FetchPartition, FetchResult, Fetched};
+use ringlog_replication::types::TopicIdPartition;
+use tokio::sync::oneshot;
+
+use super::shard::Shard;
+use super::shard_request::{FetchRange, FetchedRange, FetchedResult, FoundOffset, OffsetQuery};
+
+/// A plan that moves on to the next segment more often than this has met a log that changes under it.
+const SEGMENTS_MAX: usize = 1000;
+
+/// Turns plans into ranges and sends them to who asked; at once where no disk is needed.
+pub(super) fn answer_fetch(
+    shard: &Rc<Shard>,
+    results: Vec<FetchResult>,
+    to: oneshot::Sender<Vec<FetchedResult>>,
+) {
+    let located = |result: &FetchResult| match result {
+        Ok(Fetched { plan: Some(plan), .. }) => plan.is_located(),
+        Ok(Fetched { plan: None, .. }) | Err(_) => true,
+    };
+    if results.iter().all(located) {
+        let _ = to.send(
+            results
+                .into_iter()
+                .map(|result| range_of(shard, result?))
+                .collect(),
+        );
+        return;
+    }
+    let shard = shard.clone();
+    tokio::task::spawn_local(async move {
+        let mut resolved = Vec::with_capacity(results.len());
+        for result in results {
+            resolved.push(match result {
+                Ok(fetched) => locate(&shard, fetched).await,
+                Err(error) => Err(error),
+            });
+        }
+        let _ = to.send(resolved);
+    });
+}
+
+fn range_of(shard: &Shard, fetched: Fetched) -> FetchedResult {
+    let range = match fetched.plan {
+        None => None,
+        Some(plan) => Some(FetchRange {
+            file: FileRange {
+                file: file(shard, plan.file)?,
+                position: plan.position,
+                len_bytes: plan.len_bytes,
+            },
+            first_batch_bytes: plan.first_batch_bytes(),
+        }),
+    };
+    Ok(FetchedRange {
+        range,
+        high_watermark: fetched.high_watermark,
+        last_stable_offset: fetched.last_stable_offset,
+        log_start_offset: fetched.log_start_offset,
+    })
+}
+
+fn file(shard: &Shard, file: FileId) -> Result<Arc<LogFile>, FetchError> {
+    let found = shard.io.files().borrow().file(file);
+    found.ok_or_else(|| FetchError::Storage("the segment was just deleted".into()))
+}
+
+async fn locate(shard: &Rc<Shard>, mut fetched: Fetched) -> FetchedResult {
+    for _ in 0..SEGMENTS_MAX {
+        let Some(plan) = &mut fetched.plan else { break };
+        if plan.is_located() {
+            break;
+        }
+        let chunk = read_headers(shard, plan).await?;
+        match plan
+            .narrow(&chunk)
+            .map_err(|error| FetchError::Storage(error.to_string()))?
+        {
+            Narrow::Located | Narrow::NeedMore => {}
+            Narrow::Nothing => fetched.plan = None,
+            Narrow::NextSegment(offset) => {
+                let next = FetchPartition {
+                    offset,
+                    ..fetched.request
+                };
+                fetched.plan = shard.with_broker(|broker| {
+                    let partition = broker
+                        .partition(next.partition)
+                        .ok_or(FetchError::UnknownPartition)?;
+                    partition.read_plan(&next, fetched.isolation)
+                })?;
+            }
+        }
+    }
+    if fetched.plan.as_ref().is_some_and(|plan| !plan.is_located()) {
+        return Err(FetchError::Storage(
+            "no batch was found in too many segments".into(),
+        ));
+    }
+    range_of(shard, fetched)
+}
+
+async fn read_headers(shard: &Rc<Shard>, plan: &ReadPlan) -> Result<Vec<u8>, FetchError> {
+    let (position, len_bytes) = (plan.scan_position(), plan.scan_bytes());
+    read(
+        shard,
+        plan.file,
+        position,
+        usize::try_from(len_bytes).expect("32 bits fit"),
+    )
+    .await
+}
+
+/// Reads up to `len_bytes`, fewer at the end of the file.
+async fn read(shard: &Shard, id: FileId, position: u64, len_bytes: usize) -> Result<Vec<u8>, FetchError> {
+    let storage = |error: &dyn std::error::Error| FetchError::Storage(error.to_string());
+    let file = file(shard, id)?;
+    let mut chunk = vec![0; len_bytes];
+    match read_nowait(&file, position, &mut chunk).map_err(|error| storage(&error))? {
+        // Short also where the next page is not in memory.
+        Some(read) if read == len_bytes => Ok(chunk),
+        Some(_) | None => {
+            let len_bytes = u32::try_from(len_bytes).map_err(|error| storage(&error))?;
+            let bytes = shard
+                .io
+                .read(file, position, len_bytes)
+                .await
+                .map_err(|error| storage(&error))?;
+            Ok(bytes.into())
+        }
+    }
+}
+
+/// Finds a record by time in what is committed.
+pub(super) async fn find_offset(
+    shard: &Rc<Shard>,
+    id: TopicIdPartition,
+    query: OffsetQuery,
+) -> Result<Option<FoundOffset>, FetchError> {
+    let mut from = None;
+    for _ in 0..SEGMENTS_MAX {
+        let (plan, bound) = shard.with_broker(|broker| {
+            let partition = broker.partition(id).ok_or(FetchError::UnknownPartition)?;
+            let log = partition.log();
+            let from = from.unwrap_or(log.log_start_offset());
+            let plan = match query {
+                OffsetQuery::Timestamp(timestamp) => log.locate_timestamp(timestamp, from),
+                OffsetQuery::MaxTimestamp => log.locate_max_timestamp(),
+            };
+            Ok::<_, FetchError>((plan, partition.high_watermark()))
+        })?;
+        let Some(mut plan) = plan else { return Ok(None) };
+        let scan = loop {
+            let left = plan.end_position.saturating_sub(plan.position);
+            let len_bytes = usize::try_from(left).map_or(plan.len_bytes, |left| left.min(plan.len_bytes));
+            let chunk = read(shard, plan.file, plan.position, len_bytes).await?;
+            match plan
+                .search(&chunk)
+                .map_err(|error| FetchError::Storage(error.to_string()))?
+            {
+                Scan::NeedMore => {}
+                scan => break scan,
+            }
+        };
+        match (scan, plan.next_segment) {
+            (Scan::Found { offset, timestamp }, _) => {
+                return Ok((offset < bound).then_some(FoundOffset { offset, timestamp }));
+            }
+            (Scan::NotFound | Scan::NeedMore, Some(next)) => from = Some(next),
+            (Scan::NotFound | Scan::NeedMore, None) => return Ok(None),
+        }
+    }
+    Ok(None)
+}
