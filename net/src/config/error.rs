@@ -104,6 +104,9 @@ pub enum ConfigError {
         /// What is wrong.
         problem: String,
     },
+    /// More than one thing is wrong.
+    #[error("{} settings are not acceptable:{}", .0.len(), listed(.0))]
+    Several(Vec<ConfigError>),
     /// The file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     File {
@@ -112,6 +115,10 @@ pub enum ConfigError {
         /// Why.
         source: io::Error,
     },
+}
+
+fn listed(problems: &[ConfigError]) -> String {
+    problems.iter().map(|problem| format!("\n  {problem}")).collect()
 }
 
 fn resource_name(resource: ResourceKind) -> &'static str {

@@ -3,6 +3,7 @@
 //! Static settings (file, then flags) are fixed for the life of the process; dynamic ones, which clients
 //! alter and the broker stores, lie over them. Both hold canonical names and accepted values only.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -69,17 +70,28 @@ impl ServerConfig {
     ///
     /// # Errors
     ///
-    /// For the first setting that is unknown, out of range, doubled within the file, or contradicts another.
+    /// For every setting that is unknown, out of range or doubled within the file; if there is none, for the
+    /// first that contradicts another.
     pub fn load(file: Option<&Path>, flags: &[(&'static str, String)]) -> Result<Self, ConfigError> {
+        let mut problems = Vec::new();
         let mut statics = match file {
-            Some(path) => collect_file(read_file(path)?)?,
+            Some(path) => collect_file(read_file(path)?, &mut problems),
             None => ConfigMap::new(),
         };
         for (flag, assignment) in flags {
-            let (name, value) = accept(ResourceKind::Broker, parse_assignment(flag, assignment)?)?;
-            statics.insert(name.to_owned(), value);
+            let setting = parse_assignment(flag, assignment);
+            match setting.and_then(|setting| accept(ResourceKind::Broker, setting)) {
+                Ok((name, value)) => {
+                    statics.insert(name.to_owned(), value);
+                }
+                Err(problem) => problems.push(problem),
+            }
         }
-        Self::resolve(statics, ConfigMap::new())
+        match problems.len() {
+            0 => Self::resolve(statics, ConfigMap::new()),
+            1 => Err(problems.swap_remove(0)),
+            _ => Err(ConfigError::Several(problems)),
+        }
     }
 
     /// A configuration of these keys and values and otherwise defaults.
@@ -248,28 +260,36 @@ pub(super) fn accept(
     }
 }
 
-fn collect_file(settings: Vec<Setting>) -> Result<ConfigMap, ConfigError> {
+/// Takes what is acceptable, and all problems, so that a person mends a file in one go.
+fn collect_file(settings: Vec<Setting>, problems: &mut Vec<ConfigError>) -> ConfigMap {
     let mut map = ConfigMap::new();
-    let mut lines = std::collections::BTreeMap::new();
+    let mut lines = BTreeMap::new();
     for setting in settings {
         let origin = setting.origin.clone();
-        let (name, value) = accept(ResourceKind::Broker, setting)?;
+        let (name, value) = match accept(ResourceKind::Broker, setting) {
+            Ok(accepted) => accepted,
+            Err(problem) => {
+                problems.push(problem);
+                continue;
+            }
+        };
         let line = match origin {
             Origin::File { line, .. } => line,
             Origin::Flag(_) | Origin::Request => 0,
         };
         if let Some(first_line) = lines.insert(name, line) {
-            return Err(ConfigError::Duplicate {
+            problems.push(ConfigError::Duplicate {
                 key: name,
                 first_line,
                 origin,
             });
         }
+        // The empty value of a key that can be unset.
         if !value.is_empty() {
             map.insert(name.to_owned(), value);
         }
     }
-    Ok(map)
+    map
 }
 
 #[cfg(test)]
@@ -363,6 +383,25 @@ mod tests {
             load("s.properties", "listeners=\n", &[])
                 .expect_err("empty")
                 .contains("comma-separated list")
+        );
+    }
+
+    #[test]
+    fn all_that_is_wrong_with_a_file_is_said_at_once() {
+        let text = "num.partitions=0\nnode.id=1\nlisteners\nzookeeper.connect=z\n";
+        let error = load("s.properties", text, &[]).expect_err("three problems");
+        let starts: Vec<_> = error
+            .lines()
+            .map(|line| line.split(": ").next().unwrap_or_default())
+            .collect();
+        assert_eq!(
+            starts,
+            [
+                "3 settings are not acceptable:",
+                "  s.properties:1",
+                "  s.properties:3",
+                "  s.properties:4"
+            ]
         );
     }
 
