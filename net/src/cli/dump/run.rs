@@ -80,3 +80,59 @@ pub(super) fn base_offset(path: &Path) -> Option<i64> {
     }
     stem.parse().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use ringlog_engine::record::{Compression, RecordBatchBuilder};
+    use ringlog_engine::types::TimestampMs;
+    use std::fs;
+
+    /// Bytes with the shape of one of the files, so that damage goes deep.
+    fn sound(name: &str) -> Vec<u8> {
+        match name {
+            "00000000000000000000.log" => {
+                let mut builder = RecordBatchBuilder::new().compression(Compression::Lz4);
+                for number in 0..20_i64 {
+                    builder
+                        .append(TimestampMs(number), Some(b"k"), Some(b"value"), &[])
+                        .expect("small");
+                }
+                builder.build().expect("built").repeat(3)
+            }
+            "leader-epoch-checkpoint" => b"0\n2\n0 0\n4 17\n".to_vec(),
+            _ => (0..120).collect(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_files_give_findings_and_never_panic(
+            kind in 0..6_usize,
+            damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let names = [
+                "00000000000000000000.log",
+                "00000000000000000000.index",
+                "00000000000000000000.timeindex",
+                "00000000000000000000.txnindex",
+                "00000000000000000000.snapshot",
+                "leader-epoch-checkpoint",
+            ];
+            let name = names[kind];
+            let mut bytes = sound(name);
+            for (at, byte) in damage {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            bytes.truncate(cut.index(bytes.len() + 1));
+            let dir = tempfile::tempdir().expect("a directory");
+            let path = dir.path().join(name);
+            fs::write(&path, bytes).expect("written");
+            let mut report = Report::new(Vec::new(), true);
+            dump(&path, true, &mut report).expect("memory can be written to");
+        }
+    }
+}
