@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use ringlog_engine::log::partition_metadata::encode_topic_id;
+
 use super::args::{AlterArguments, CreateArguments, DescribeArguments, TopicCommand};
 use super::error::CliError;
 use super::line::{Line, Value};
@@ -66,7 +68,12 @@ async fn describe(cluster: &mut Cluster, arguments: &DescribeArguments) -> Resul
         if arguments.json {
             json_object(topic, lines).write_json(&mut out)?;
         } else {
-            writeln!(out, "topic {}", topic.name)?;
+            writeln!(
+                out,
+                "topic {} id={}",
+                topic.name,
+                encode_topic_id(topic.topic_id.0)
+            )?;
             for line in lines.partitions.iter().chain(&lines.settings) {
                 write!(out, "  ")?;
                 line.write_text(&mut out)?;
@@ -119,7 +126,7 @@ async fn describe_topic(
 fn json_object(topic: &TopicMetadata, lines: Description) -> Line {
     Line::new()
         .with("topic", topic.name.as_str())
-        .with("topic_id", format!("{:?}", topic.topic_id))
+        .with("topic_id", encode_topic_id(topic.topic_id.0))
         .with("partitions", Value::List(lines.partitions))
         .with("settings", Value::List(lines.settings))
 }

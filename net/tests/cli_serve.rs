@@ -1,0 +1,293 @@
+//! The commands against a broker started by the binary itself: what a first visitor does.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn ringlog() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringlog"));
+    command.env_remove("RINGLOG_LOG");
+    command
+}
+
+/// A running broker; its port is the one it says it listens on.
+struct Broker {
+    process: Child,
+    address: String,
+    /// Kept open, since a broker that cannot log would be another test.
+    logs: BufReader<ChildStderr>,
+}
+
+impl Broker {
+    fn start(data: &Path) -> Self {
+        let mut process = ringlog();
+        process.args([
+            "--log-format",
+            "json",
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--shards",
+            "1",
+            "--data",
+        ]);
+        let mut process = process
+            .arg(data)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        let logs = BufReader::new(process.stderr.take().expect("piped"));
+        let mut broker = Self {
+            process,
+            address: String::new(),
+            logs,
+        };
+        broker.address = broker.await_address();
+        broker
+    }
+
+    /// Reads the logs until the broker says where it serves.
+    fn await_address(&mut self) -> String {
+        let mut seen = String::new();
+        loop {
+            let mut line = String::new();
+            assert!(
+                self.logs.read_line(&mut line).expect("UTF-8") > 0,
+                "the broker ended: {seen}"
+            );
+            let event: Value = serde_json::from_str(&line).expect("JSON");
+            if event["message"] == "serving" {
+                return event["address"].as_str().expect("an address").to_owned();
+            }
+            seen.push_str(&line);
+        }
+    }
+
+    fn run(&self, arguments: &[&str], input: &str) -> Output {
+        let mut process = ringlog()
+            .args(arguments)
+            .args(["--broker", &self.address])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        process
+            .stdin
+            .take()
+            .expect("piped")
+            .write_all(input.as_bytes())
+            .expect("written");
+        process.wait_with_output().expect("ended")
+    }
+
+    /// What the command prints, which must succeed.
+    fn ok(&self, arguments: &[&str], input: &str) -> String {
+        let output = self.run(arguments, input);
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).expect("UTF-8")
+    }
+
+    /// What the command complains about, which must fail.
+    fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments, "");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        String::from_utf8(output.stderr).expect("UTF-8")
+    }
+
+    fn stop(mut self) {
+        let pid = self.process.id().to_string();
+        assert!(
+            Command::new("kill")
+                .arg(pid)
+                .status()
+                .expect("kill runs")
+                .success()
+        );
+        assert!(self.process.wait().expect("ended").success());
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        // After `stop` there is nothing left to kill, which is fine.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn data() -> TempDir {
+    tempfile::tempdir().expect("a directory")
+}
+
+#[test]
+fn a_topic_is_created_described_altered_and_deleted() {
+    let data = data();
+    let broker = Broker::start(data.path());
+    broker.ok(
+        &[
+            "topic",
+            "create",
+            "orders",
+            "--partitions",
+            "2",
+            "--set",
+            "segment.bytes=1048576",
+        ],
+        "",
+    );
+    assert!(
+        broker
+            .refused(&["topic", "create", "orders"])
+            .contains("TOPIC_ALREADY_EXISTS")
+    );
+    broker.ok(&["topic", "create", "orders", "--if-not-exists"], "");
+    assert_eq!(broker.ok(&["topic", "list"], ""), "orders\n");
+
+    broker.ok(
+        &[
+            "topic",
+            "alter",
+            "orders",
+            "--set",
+            "flush.policy=os",
+            "--unset",
+            "segment.bytes",
+        ],
+        "",
+    );
+    broker.ok(&["topic", "alter", "orders", "--partitions", "3"], "");
+    let described = broker.ok(&["topic", "describe", "orders", "--json"], "");
+    let described: Value = serde_json::from_str(&described).expect("JSON");
+    assert_eq!(described["partitions"].as_array().map(Vec::len), Some(3));
+    assert_eq!(described["settings"].as_array().map(Vec::len), Some(1));
+    assert_eq!(described["settings"][0]["key"], "flush.policy");
+
+    let complaint = broker.refused(&["topic", "alter", "orders", "--set", "flush.polcy=os"]);
+    assert!(
+        complaint.contains("did you mean \"flush.policy\"?"),
+        "{complaint}"
+    );
+    broker.ok(&["topic", "delete", "orders"], "");
+    assert_eq!(broker.ok(&["topic", "list"], ""), "");
+    assert!(
+        broker
+            .refused(&["topic", "describe", "orders"])
+            .contains("UNKNOWN_TOPIC_OR_PARTITION")
+    );
+}
+
+#[test]
+fn lines_come_back_in_each_format_from_each_place_with_each_codec() {
+    let data = data();
+    let broker = Broker::start(data.path());
+    broker.ok(&["topic", "create", "t"], "");
+    for codec in ["none", "gzip", "snappy", "lz4", "zstd"] {
+        let input = format!("key:{codec}\nno key\n");
+        broker.ok(
+            &["produce", "t", "--key-separator", ":", "--compression", codec],
+            &input,
+        );
+    }
+    let consume = |more: &[&str]| broker.ok(&[&["consume", "t", "--exit-at-end"], more].concat(), "");
+    let all = "none\nno key\ngzip\nno key\nsnappy\nno key\nlz4\nno key\nzstd\nno key\n";
+    assert_eq!(consume(&[]), all);
+    assert_eq!(consume(&["--from", "8"]), "zstd\nno key\n");
+    assert_eq!(consume(&["--from", "end"]), "");
+    assert_eq!(consume(&["--from", "@0", "--count", "3"]), "none\nno key\ngzip\n");
+    assert_eq!(consume(&["--from", "2200-01-01T00:00:00Z"]), "");
+    let pairs = consume(&["--count", "2", "--format", "key-value", "--key-separator", "="]);
+    assert_eq!(pairs, "key=none\n=no key\n");
+    let json = consume(&["--from", "9", "--format", "json"]);
+    let record: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(
+        (&record["partition"], &record["offset"]),
+        (&Value::from(0), &Value::from(9))
+    );
+    assert_eq!(
+        (&record["key"], &record["value"]),
+        (&Value::Null, &Value::from("no key"))
+    );
+    assert!(
+        broker
+            .refused(&["consume", "t", "--from", "11"])
+            .contains("t-0 at offset 11: OFFSET_OUT_OF_RANGE")
+    );
+    assert!(
+        broker
+            .refused(&["consume", "t", "--partition", "1"])
+            .contains("partition 1 of t")
+    );
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_a_restart_and_dump_finds_it_sound() {
+    let data = data();
+    let broker = Broker::start(data.path());
+    broker.ok(&["topic", "create", "t", "--partitions", "3"], "");
+    let input: String = (0..10_000).map(|number| format!("{number}\n")).collect();
+    broker.ok(&["produce", "t", "--compression", "lz4"], &input);
+    broker.stop();
+
+    let files = fs::read_dir(data.path())
+        .expect("a directory")
+        .map(|entry| entry.expect("an entry").path());
+    let segments = files
+        .filter(|path| path.is_dir())
+        .map(|path| path.join("00000000000000000000.log"));
+    let dump = ringlog()
+        .args(["dump", "--records"])
+        .args(segments)
+        .output()
+        .expect("runs");
+    assert!(dump.status.success(), "{}", String::from_utf8_lossy(&dump.stderr));
+
+    let broker = Broker::start(data.path());
+    let output = broker.ok(&["consume", "t", "--exit-at-end"], "");
+    let mut numbers: Vec<u32> = output
+        .lines()
+        .map(|line| line.parse().expect("a number"))
+        .collect();
+    numbers.sort_unstable();
+    assert!(numbers.into_iter().eq(0..10_000));
+    broker.stop();
+}
+
+#[test]
+fn serve_refuses_settings_it_does_not_understand() {
+    let dir = data();
+    let file = dir.path().join("server.properties");
+    fs::write(&file, "num.partitions=3\nlog.segment.byte=1\n").expect("written");
+    let file = file.to_str().expect("UTF-8");
+    for (arguments, complaint) in [
+        (
+            ["--config", file],
+            format!("{file}:2: there is no broker key \"log.segment.byte\"; did you mean"),
+        ),
+        (
+            ["--set", "num.partitions=0"],
+            "--set: num.partitions=0: expected a number of 1 or more".to_owned(),
+        ),
+        (
+            ["--listen", "nonsense"],
+            "listeners=PLAINTEXT://nonsense: expected NAME://host:port".to_owned(),
+        ),
+        (
+            ["--config", "/no/such.toml"],
+            "cannot read /no/such.toml".to_owned(),
+        ),
+    ] {
+        let output = ringlog().arg("serve").args(arguments).output().expect("runs");
+        let stderr = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(&complaint), "{complaint} in {stderr}");
+    }
+}
