@@ -200,7 +200,7 @@ fn policy_interval_syncs_when_it_is_time() {
 
 #[test]
 fn a_roll_creates_the_next_file_before_writing_to_it_and_seals_the_old_one() {
-    let mut driver = LogDriver::new(LogConfig {
+    let mut driver = settled(LogConfig {
         segment_bytes: 1000,
         ..LogConfig::default()
     });
@@ -215,15 +215,15 @@ fn a_roll_creates_the_next_file_before_writing_to_it_and_seals_the_old_one() {
     driver.turn();
     complete(&mut driver, OpKind::Write);
     driver.turn();
-    assert_eq!(watermarks(&driver.log), (0, 2, 2));
+    assert_eq!(watermarks(&driver.log), (1, 3, 3));
     complete(&mut driver, OpKind::Sync);
     assert_eq!(
         watermarks(&driver.log),
-        (1, 2, 2),
+        (2, 3, 3),
         "the new segment needs its own sync"
     );
     driver.settle();
-    assert_eq!(watermarks(&driver.log), (2, 2, 2));
+    assert_eq!(watermarks(&driver.log), (3, 3, 3));
     let names: Vec<_> = driver
         .disk
         .paths()
@@ -233,8 +233,8 @@ fn a_roll_creates_the_next_file_before_writing_to_it_and_seals_the_old_one() {
         "00000000000000000000.index",
         "00000000000000000000.log",
         "00000000000000000000.timeindex",
-        "00000000000000000001.log",
-        "00000000000000000001.snapshot",
+        "00000000000000000002.log",
+        "00000000000000000002.snapshot",
         "leader-epoch-checkpoint",
     ];
     assert_eq!(names, expected);
@@ -365,7 +365,8 @@ fn duplicates_are_acknowledged_with_their_first_offsets_also_after_a_restart() {
     assert!(again.duplicate);
     driver.settle();
     driver.disk.crash(|len| len);
-    let (mut driver, _) = LogDriver::open(LogConfig::default(), driver.disk, Offset(0), false).unwrap();
+    let (mut driver, _) =
+        LogDriver::open(LogConfig::default(), driver.disk, LogDriver::options(0, false)).unwrap();
     let again = driver
         .log
         .append_as_leader(idempotent(3, 2, now), epoch, now)
@@ -397,6 +398,43 @@ fn a_new_leader_epoch_is_put_on_disk() {
         driver.log.end_offset_for_epoch(LeaderEpoch(3)),
         Some((LeaderEpoch(3), Offset(2)))
     );
+}
+
+#[test]
+fn a_leader_begins_its_epoch_without_a_record() {
+    let mut driver = settled(LogConfig::default());
+    driver.log.begin_leader_epoch(LeaderEpoch(4));
+    assert_eq!(
+        driver.log.end_offset_for_epoch(LeaderEpoch(0)),
+        Some((LeaderEpoch(0), Offset(1)))
+    );
+    assert_eq!(
+        driver.log.end_offset_for_epoch(LeaderEpoch(4)),
+        Some((LeaderEpoch(4), Offset(1)))
+    );
+    assert!(matches!(
+        driver.append(1, 10),
+        Err(AppendError::StaleEpoch { .. })
+    ));
+    driver.settle();
+    let file = driver
+        .disk
+        .bytes(&LogDriver::path("leader-epoch-checkpoint"))
+        .unwrap();
+    assert_eq!(file, b"0\n2\n0 0\n4 1\n");
+}
+
+#[test]
+fn records_of_a_new_epoch_are_not_flushed_before_the_epoch_is_on_disk() {
+    let mut driver = LogDriver::new(LogConfig::default());
+    driver.append(1, 10).unwrap();
+    driver.turn();
+    complete(&mut driver, OpKind::Write);
+    driver.turn();
+    assert_eq!(kinds(&driver), [OpKind::Put]);
+    complete(&mut driver, OpKind::Put);
+    driver.turn();
+    assert_eq!(kinds(&driver), [OpKind::Sync]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::log_segment::{BatchFacts, LogSegment, SegmentPhase};
 use super::producer_snapshot;
 use super::producer_state::{ProducerError, SequenceCheck};
 use super::recent_batches::RecentBatch;
-use super::write_pipeline::{Poison, STAGED_BYTES_MAX, StagedBatch};
+use super::write_pipeline::{Poison, Put, STAGED_BYTES_MAX, StagedBatch};
 use crate::config::TimestampType;
 use crate::record::{BatchError, BatchHeader, RecordBatch};
 use crate::types::{LeaderEpoch, Offset, TimestampMs};
@@ -208,7 +208,11 @@ impl Log {
         self.segments
             .push(LogSegment::new(base_offset, file, SegmentPhase::Planned, now));
         let path = FileKind::Snapshot.path(&self.dir, base_offset);
-        self.pipeline
-            .put(path, producer_snapshot::encode(&self.producers).into());
+        let bytes = producer_snapshot::encode(&self.producers).into();
+        self.pipeline.put(Put {
+            path,
+            bytes,
+            before_sync: false,
+        });
     }
 }

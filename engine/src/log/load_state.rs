@@ -7,11 +7,11 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::checkpoint::decode_leader_epochs;
+use super::checkpoint::{decode_leader_epochs, encode_leader_epochs};
 use super::file_name::{FileKind, LEADER_EPOCH_CHECKPOINT};
 use super::leader_epoch_cache::LeaderEpochCache;
 use super::log_segments::LogSegments;
-use super::open::{OpenError, SIDE_FILE_BYTES_MAX, io_error};
+use super::open::{OpenError, SIDE_FILE_BYTES_MAX, io_error, remove_if_there};
 use super::producer_snapshot;
 use super::producer_state::ProducerState;
 use super::recovery::{Check, OffsetRange, Walk, walk};
@@ -81,30 +81,35 @@ impl Place<'_> {
     }
 }
 
-/// The epochs, and whether they differ from what the file says. Batches from `verified_from` on may
-/// not be in the file.
+/// The epochs. Batches from `verified_from` on may not be in their file, which is then renewed: what
+/// is now flushed is not looked at for epochs again.
 pub(super) fn load_epochs(
     place: Place<'_>,
     verified_from: Offset,
     storage: &mut dyn Storage,
-) -> Result<(LeaderEpochCache, bool), OpenError> {
+) -> Result<LeaderEpochCache, OpenError> {
     let path = place.dir.join(LEADER_EPOCH_CHECKPOINT);
     let stored = match storage.read_file(&path, SIDE_FILE_BYTES_MAX) {
         Ok(bytes) => decode_leader_epochs(&bytes).ok(),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::FileTooLarge) => None,
         Err(source) => return Err(io_error("read", path, source)),
     };
-    let mut changed = false;
-    let (mut epochs, from) = match stored {
-        Some(epochs) => (epochs, verified_from),
+    let (mut epochs, from) = match &stored {
+        Some(epochs) => (epochs.clone(), verified_from.min(place.log_end_offset())),
         None => (LeaderEpochCache::default(), place.log_start_offset),
     };
-    changed |= epochs.truncate_from_end(place.log_end_offset());
+    epochs.truncate_from_end(from);
     place.replay(from, storage, |header, _| {
-        changed |= epochs.assign(header.partition_leader_epoch(), header.base_offset());
+        epochs.assign(header.partition_leader_epoch(), header.base_offset());
     })?;
-    changed |= epochs.truncate_from_start(place.log_start_offset);
-    Ok((epochs, changed))
+    epochs.truncate_from_start(place.log_start_offset);
+    if stored.unwrap_or_default() != epochs {
+        let text = encode_leader_epochs(&epochs);
+        storage
+            .put_file(&path, text.as_bytes())
+            .map_err(|source| io_error("write", path, source))?;
+    }
+    Ok(epochs)
 }
 
 /// The producers' state at the log's end, from the last of `snapshots` that is valid. Removes
@@ -116,15 +121,17 @@ pub(super) fn load_producers(
     storage: &mut dyn Storage,
 ) -> Result<ProducerState, OpenError> {
     let end = place.log_end_offset();
+    // From an older snapshot on, not all batches are there to be replayed.
+    let start = place.segments.first().base_offset;
     let mut loaded = None;
     for &offset in snapshots.iter().rev() {
         let path = FileKind::Snapshot.path(place.dir, offset);
-        if loaded.is_none() && offset <= end {
+        if loaded.is_none() && offset <= end && offset >= start {
             loaded = match storage.read_file(&path, SIDE_FILE_BYTES_MAX) {
                 Ok(bytes) => producer_snapshot::decode(&bytes)
                     .ok()
                     .map(|state| (offset, state)),
-                Err(error) if error.kind() == ErrorKind::FileTooLarge => None,
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::FileTooLarge) => None,
                 Err(source) => return Err(io_error("read", path, source)),
             };
             if loaded.is_some() {
@@ -135,14 +142,13 @@ pub(super) fn load_producers(
             .segments
             .floor(offset)
             .is_some_and(|s| s.base_offset == offset);
-        if offset > end || loaded.is_none() || !begins_segment {
-            storage
-                .remove_file(&path)
-                .map_err(|source| io_error("remove", path, source))?;
+        if offset > end || offset < start || loaded.is_none() || !begins_segment {
+            remove_if_there(path, storage)?;
         }
     }
-    let (from, mut producers) = loaded.unwrap_or_else(|| (place.log_start_offset, ProducerState::new()));
-    place.replay(from.max(place.log_start_offset), storage, |header, bytes| {
+    // Also batches below the log start count: they tell how far a producer has come.
+    let (from, mut producers) = loaded.unwrap_or_else(|| (start, ProducerState::new()));
+    place.replay(from, storage, |header, bytes| {
         let batch = RecordBatch::parse(bytes)
             .ok()
             .filter(|_| header.attributes().is_control());

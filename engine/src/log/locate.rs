@@ -71,7 +71,11 @@ impl Log {
                 .max_timestamp()
                 .is_some_and(|max| max.timestamp >= timestamp)
         };
-        let segment = self.segments.range_from(from_offset).find(late)?;
+        let segment = self
+            .segments
+            .range_from(from_offset)
+            .find(late)
+            .filter(|s| self.data_end(s) > 0)?;
         Some(self.scan_plan(segment, timestamp, from_offset))
     }
 
@@ -79,7 +83,8 @@ impl Log {
     /// without timestamps.
     #[must_use]
     pub fn locate_max_timestamp(&self) -> Option<ScanPlan> {
-        let segments = self.segments.range_from(self.log_start_offset);
+        let written = |segment: &&LogSegment| self.data_end(segment) > 0;
+        let segments = self.segments.range_from(self.log_start_offset).filter(written);
         let with_max = segments.filter_map(|segment| Some((segment, segment.max_timestamp()?.timestamp)));
         // The first of equals: the record that reached the timestamp first.
         let (segment, max) = with_max.reduce(|a, b| if b.1 > a.1 { b } else { a })?;

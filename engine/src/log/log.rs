@@ -19,7 +19,7 @@ use super::log_segment::SegmentPhase;
 use super::log_segments::LogSegments;
 use super::producer_state::ProducerState;
 use super::recent_batches::RecentBatches;
-use super::write_pipeline::{Operation, Poison, WritePipeline};
+use super::write_pipeline::{Operation, Poison, Put, WritePipeline};
 use crate::config::LogConfig;
 use crate::io::{FileId, IoCompletion, IoOp, IoQueue, Storage};
 use crate::types::{LeaderEpoch, LogId, Offset, TimestampMs};
@@ -110,8 +110,12 @@ impl Log {
                 if let Some(segment) = self.segments.get_mut(segment) {
                     segment.index_files = false;
                 }
+                self.seal_flushed_segments();
             }
-            Operation::Put { .. } => self.pipeline.handle_room(),
+            Operation::Put(put) => {
+                self.pipeline.handle_put(&put);
+                self.pipeline.handle_room();
+            }
             Operation::Forget => {}
         }
         self.check_watermarks();
@@ -210,7 +214,13 @@ impl Log {
         self.epochs.end_offset_for(epoch, self.log_end_offset)
     }
 
-    /// The epoch of the last batch.
+    /// Begins `epoch` at the log's end, as its leader does before it appends; batches begin theirs by
+    /// themselves.
+    pub fn begin_leader_epoch(&mut self, epoch: LeaderEpoch) {
+        self.epochs_changed |= self.epochs.assign(epoch, self.log_end_offset);
+    }
+
+    /// The latest epoch, that of the last batch unless a later one has begun.
     #[must_use]
     pub fn latest_epoch(&self) -> Option<LeaderEpoch> {
         self.epochs.latest().map(|entry| entry.epoch)
@@ -298,7 +308,8 @@ impl Log {
         let planned = self.segments.iter().find(|segment| {
             let planned = segment.phase == SegmentPhase::Planned;
             if !planned {
-                previous = Some((segment.base_offset, segment.index_files));
+                let stale = segment.index_files && segment.phase != SegmentPhase::Sealed;
+                previous = Some((segment.base_offset, stale));
             }
             planned
         });
@@ -333,7 +344,7 @@ impl Log {
     fn push_again(&mut self, operation: Operation, queue: &mut IoQueue) {
         match operation {
             Operation::Write { next_offset } => self.pipeline.write_again(next_offset, queue),
-            Operation::Put { path, bytes } => self.pipeline.push_put(path, bytes, queue),
+            Operation::Put(put) => self.pipeline.push_put(put, queue),
             Operation::Create { segment } => {
                 if let Some(file) = self.segments.get_mut(segment).map(|segment| segment.file) {
                     self.push_create(segment, file, queue);
@@ -345,10 +356,17 @@ impl Log {
         }
     }
 
+    /// Batches of a new epoch are not flushed, and the recovery point so not moved past them, before
+    /// the epoch is on disk: recovery looks for epochs only from the recovery point's segment on.
     fn poll_epochs(&mut self) {
         if std::mem::take(&mut self.epochs_changed) {
             let path = self.dir.join(LEADER_EPOCH_CHECKPOINT);
-            self.pipeline.put(path, encode_leader_epochs(&self.epochs).into());
+            let bytes = encode_leader_epochs(&self.epochs).into();
+            self.pipeline.put(Put {
+                path,
+                bytes,
+                before_sync: true,
+            });
         }
     }
 
@@ -360,17 +378,21 @@ impl Log {
             if base == active || segment.next_offset() > flushed {
                 break;
             }
-            if segment.phase != SegmentPhase::Open {
+            // Stale index files are to be gone before new ones come.
+            if segment.phase != SegmentPhase::Open || segment.index_files {
                 continue;
             }
             segment.phase = SegmentPhase::Sealed;
             segment.index_files = true;
             segment.note_max_timestamp();
             let (offsets, times) = (segment.offset_index.encode(), segment.time_index.encode());
-            self.pipeline
-                .put(FileKind::OffsetIndex.path(&self.dir, base), offsets);
-            self.pipeline
-                .put(FileKind::TimeIndex.path(&self.dir, base), times);
+            for (kind, bytes) in [(FileKind::OffsetIndex, offsets), (FileKind::TimeIndex, times)] {
+                self.pipeline.put(Put {
+                    path: kind.path(&self.dir, base),
+                    bytes,
+                    before_sync: false,
+                });
+            }
         }
     }
 

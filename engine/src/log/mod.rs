@@ -21,6 +21,7 @@ mod log_segment;
 mod log_segments;
 mod offset_index;
 mod open;
+mod open_segments;
 mod read;
 mod recent_batches;
 mod recovery;

@@ -13,7 +13,7 @@ use super::file_name::{FileKind, FileName, LEADER_EPOCH_CHECKPOINT};
 use super::load_state::{Place, load_producers};
 use super::log::Log;
 use super::log_segment::{BatchFacts, SegmentPhase};
-use super::open::{OpenError, io_error};
+use super::open::{OpenError, io_error, remove_if_there};
 use super::producer_snapshot;
 use super::recovery::{Check, Defect, OffsetRange, Walk, walk};
 use super::write_pipeline::{Poison, WrittenEnd};
@@ -66,7 +66,8 @@ pub enum CloseError {
 
 impl Log {
     /// Removes every record at and above `offset`, and returns the new end: `offset`, or where the
-    /// batch begins that contains it. Everything that stays is durable.
+    /// batch begins that contains it (but never below the log start). Unless there was nothing to
+    /// remove, everything that stays is durable.
     ///
     /// # Durability
     ///
@@ -110,7 +111,8 @@ impl Log {
             .map_err(|(path, source)| io_error("sync", path, source))?;
 
         let active = self.segments.active();
-        let end = active.next_offset();
+        // Where the log start lies within the batch that goes, the offsets below it stay given.
+        let end = active.next_offset().max(log_start_offset);
         let written_end = WrittenEnd {
             segment: active.base_offset,
             position: active.size_bytes(),
@@ -285,12 +287,5 @@ impl Log {
                 _ => None,
             })
             .collect())
-    }
-}
-
-fn remove_if_there(path: PathBuf, storage: &mut dyn Storage) -> Result<(), OpenError> {
-    match storage.remove_file(&path) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path, source)),
-        _ => Ok(()),
     }
 }

@@ -81,9 +81,18 @@ pub(super) enum Operation {
     /// Stale index files of this segment.
     RemoveIndexes { segment: Offset },
     /// A whole small file.
-    Put { path: PathBuf, bytes: Bytes },
+    Put(Put),
     /// Nothing depends on it.
     Forget,
+}
+
+/// A small file to be replaced as a whole.
+#[derive(Clone, Debug)]
+pub(super) struct Put {
+    pub(super) path: PathBuf,
+    pub(super) bytes: Bytes,
+    /// No sync is submitted until it is durable: the batches mean less without it.
+    pub(super) before_sync: bool,
 }
 
 /// The disk is full: what failed for it waits to be tried again.
@@ -116,7 +125,9 @@ pub(super) struct WritePipeline {
     unwritten_bytes: usize,
     writes: VecDeque<WriteGroup>,
     operations: BTreeMap<IoToken, Operation>,
-    puts: VecDeque<(PathBuf, Bytes)>,
+    puts: VecDeque<Put>,
+    /// Puts that are not durable yet and hold syncs back.
+    puts_before_sync: u32,
     stall: Option<Stall>,
     poison: Option<Poison>,
 }
@@ -136,6 +147,7 @@ impl WritePipeline {
             writes: VecDeque::new(),
             operations: BTreeMap::new(),
             puts: VecDeque::new(),
+            puts_before_sync: 0,
             stall: None,
             poison: None,
         }
@@ -164,7 +176,7 @@ impl WritePipeline {
 
     /// Whether a whole-file write waits or is in flight.
     pub(super) fn has_puts(&self) -> bool {
-        !self.puts.is_empty() || self.any(|op| matches!(op, Operation::Put { .. })) || self.is_stalled()
+        !self.puts.is_empty() || self.any(|op| matches!(op, Operation::Put(_))) || self.is_stalled()
     }
 
     pub(super) fn stage(&mut self, batch: StagedBatch) {
@@ -173,8 +185,9 @@ impl WritePipeline {
     }
 
     /// Replaces a whole file, after those asked for earlier.
-    pub(super) fn put(&mut self, path: PathBuf, bytes: Bytes) {
-        self.puts.push_back((path, bytes));
+    pub(super) fn put(&mut self, put: Put) {
+        self.puts_before_sync += u32::from(put.before_sync);
+        self.puts.push_back(put);
     }
 
     /// Flushes everything below `offset` whatever the policy says.
@@ -237,20 +250,21 @@ impl WritePipeline {
 
     /// Asks for the next whole-file write; one at a time, so that they stay in order.
     pub(super) fn poll_put(&mut self, queue: &mut IoQueue) {
-        if self.any(|op| matches!(op, Operation::Put { .. })) {
+        if self.any(|op| matches!(op, Operation::Put(_))) {
             return;
         }
-        if let Some((path, bytes)) = self.puts.pop_front() {
-            self.push_put(path, bytes, queue);
+        if let Some(put) = self.puts.pop_front() {
+            self.push_put(put, queue);
         }
     }
 
-    pub(super) fn push_put(&mut self, path: PathBuf, bytes: Bytes, queue: &mut IoQueue) {
-        let operation = Operation::Put {
-            path: path.clone(),
-            bytes: bytes.clone(),
-        };
-        self.push(operation, IoOp::Put { path, bytes }, queue);
+    pub(super) fn push_put(&mut self, put: Put, queue: &mut IoQueue) {
+        let (path, bytes) = (put.path.clone(), put.bytes.clone());
+        self.push(Operation::Put(put), IoOp::Put { path, bytes }, queue);
+    }
+
+    pub(super) fn handle_put(&mut self, put: &Put) {
+        self.puts_before_sync -= u32::from(put.before_sync);
     }
 
     /// Submits staged batches in groups.
@@ -343,7 +357,7 @@ impl WritePipeline {
         {
             self.flush_due = None;
         }
-        if self.any(|op| matches!(op, Operation::Sync { .. })) {
+        if self.puts_before_sync > 0 || self.any(|op| matches!(op, Operation::Sync { .. })) {
             return;
         }
         let segment = segments
@@ -402,7 +416,7 @@ impl WritePipeline {
     pub(super) fn handle_failure(&mut self, operation: Operation, error: IoError) {
         match operation {
             Operation::Forget => {}
-            Operation::Write { .. } | Operation::Create { .. } | Operation::Put { .. }
+            Operation::Write { .. } | Operation::Create { .. } | Operation::Put(_)
                 if error.is_storage_full() =>
             {
                 self.stall.get_or_insert_default().failed.push(operation);

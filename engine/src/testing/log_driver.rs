@@ -46,8 +46,19 @@ impl LogDriver {
     /// A new log on an empty disk.
     #[must_use]
     pub fn new(config: LogConfig) -> Self {
-        let opened = Self::open(config, MemStorage::new(), Offset(0), false);
+        let opened = Self::open(config, MemStorage::new(), Self::options(0, false));
         opened.expect("an empty disk opens").0
+    }
+
+    /// What the owner of a log that starts at 0 tells when it is opened.
+    #[must_use]
+    pub fn options(recovery_point: i64, clean_shutdown: bool) -> OpenOptions {
+        OpenOptions {
+            recovery_point: Offset(recovery_point),
+            log_start_offset: Offset(0),
+            clean_shutdown,
+            now: TimestampMs(1_000_000),
+        }
     }
 
     /// Opens what is on `disk`.
@@ -58,29 +69,17 @@ impl LogDriver {
     pub fn open(
         config: LogConfig,
         mut disk: MemStorage,
-        recovery_point: Offset,
-        clean_shutdown: bool,
+        options: OpenOptions,
     ) -> Result<(Self, RecoveryReport), OpenError> {
-        let now = TimestampMs(1_000_000);
-        let log_start_offset = Offset(0);
-        let options = OpenOptions {
-            recovery_point,
-            log_start_offset,
-            clean_shutdown,
-            now,
-        };
         let (log, report) = Log::open(Self::dir(), LogId(7), config, options, &mut disk)?;
-        let queue = IoQueue::new();
-        Ok((
-            Self {
-                log,
-                disk,
-                queue,
-                now,
-                epoch: LeaderEpoch(0),
-            },
-            report,
-        ))
+        let driver = Self {
+            log,
+            disk,
+            queue: IoQueue::new(),
+            now: options.now,
+            epoch: LeaderEpoch(0),
+        };
+        Ok((driver, report))
     }
 
     /// Appends a batch of `records` records of `value_bytes` each.
@@ -122,8 +121,13 @@ impl LogDriver {
     pub fn reopen(mut self) -> Result<(Self, RecoveryReport), OpenError> {
         self.settle();
         self.log.close(&mut self.disk).expect("a settled log closes");
-        let end = self.log.log_end_offset();
-        Self::open(self.log.config().clone(), self.disk, end, true)
+        let options = OpenOptions {
+            recovery_point: self.log.log_end_offset(),
+            log_start_offset: self.log.log_start_offset(),
+            clean_shutdown: true,
+            now: self.now,
+        };
+        Self::open(self.log.config().clone(), self.disk, options)
     }
 
     /// Reads from `offset` below `bound` as an executor does; `None` where the log has nothing.
@@ -175,9 +179,25 @@ impl LogDriver {
         headers
     }
 
-    /// Follows `plan` as an executor does.
+    /// The first record from `from_offset` on with a timestamp at or after `timestamp`, looked for as
+    /// an executor does.
     #[must_use]
-    pub fn search(&self, mut plan: ScanPlan) -> Scan {
+    pub fn find_timestamp(
+        &self,
+        timestamp: TimestampMs,
+        from_offset: Offset,
+    ) -> Option<(Offset, TimestampMs)> {
+        let mut plan = self.log.locate_timestamp(timestamp, from_offset)?;
+        loop {
+            match self.search(&mut plan) {
+                Scan::Found { offset, timestamp } => return Some((offset, timestamp)),
+                _ => plan = self.log.locate_timestamp(timestamp, plan.next_segment?)?,
+            }
+        }
+    }
+
+    /// Follows `plan` to its end.
+    pub fn search(&self, plan: &mut ScanPlan) -> Scan {
         let file = self.disk.file_bytes(plan.file).expect("the file is open");
         loop {
             let chunk = slice(file, plan.position, plan.len_bytes);

@@ -1,0 +1,381 @@
+//! The segments of a log that is being opened: which are believed, which are verified, where the
+//! log is cut.
+//!
+//! Owns these decisions and the order in which they are carried out: later segments go before the
+//! one in front of them is cut, and that one gets index files only when it is known to be whole, so
+//! that whatever a crash leaves half-way is decided the same way again. Tested in
+//! `tests/log_recovery.rs` and `tests/log_model.rs`.
+
+use std::io::ErrorKind;
+
+use super::file_name::FileKind;
+use super::log_segment::{BatchFacts, LogSegment, SegmentPhase};
+use super::log_segments::LogSegments;
+use super::offset_index::OffsetIndex;
+use super::open::{Cut, Listing, OpenError, Opening, SIDE_FILE_BYTES_MAX, io_error};
+use super::recovery::{Check, Defect, OffsetRange, Walk, WalkEnd, walk};
+use super::time_index::TimeIndex;
+use crate::io::{FileId, OpenMode};
+use crate::record::{BATCH_HEADER_LEN, BatchError, BatchHeader};
+use crate::types::Offset;
+
+/// A segment as its file says.
+struct Opened {
+    segment: LogSegment,
+    len_bytes: u64,
+    /// Where the walk through it ended, if there was one.
+    walked: Option<WalkEnd>,
+    /// The indexes were made anew.
+    rebuilt: bool,
+}
+
+impl Opening<'_> {
+    /// Opens the segments in order, each with believable indexes; the last ends where the log ends.
+    pub(super) fn open_segments(&mut self, listing: &Listing) -> Result<LogSegments, OpenError> {
+        let bases = listing.of(FileKind::Log);
+        let recovery_point = self.options.recovery_point;
+        let below = bases.partition_point(|&base| base <= recovery_point);
+        let mut segments: Option<LogSegments> = None;
+        for (at, &base) in bases.iter().enumerate() {
+            let next_base = bases.get(at + 1).copied();
+            let indexed = listing.has(FileKind::OffsetIndex, base) && listing.has(FileKind::TimeIndex, base);
+            let verify = !self.options.clean_shutdown && at + 1 >= below;
+            let mut opened = self.open_segment(base, next_base, indexed, verify)?;
+            let ends_here = next_base.is_none_or(|next| self.ends_before(next, &opened, indexed && verify));
+            if ends_here {
+                self.drop_segments(&bases[at + 1..], listing)?;
+                opened.segment.phase = SegmentPhase::Open;
+            }
+            self.cut(&opened)?;
+            if opened.rebuilt && !ends_here {
+                self.put_indexes(&mut opened.segment)?;
+            }
+            match &mut segments {
+                None => segments = Some(LogSegments::new(opened.segment)),
+                Some(segments) => segments.push(opened.segment),
+            }
+            if ends_here {
+                break;
+            }
+        }
+        let end = segments.as_ref().map(|segments| segments.active().next_offset());
+        self.report.ended_below_recovery_point = end.is_some_and(|end| end < recovery_point);
+        match (segments, end) {
+            (Some(segments), Some(end)) if end >= self.options.log_start_offset => Ok(segments),
+            (segments, _) => self.start_anew(segments.as_ref(), listing),
+        }
+    }
+
+    /// Whether the end of a segment was lost, so that the segments from `next_base` on do not count.
+    ///
+    /// Damage says so, or zeros, which a segment that is followed by another does not have. So does
+    /// a gap, unless it is what compaction left: a segment that had not been wholly flushed when the
+    /// next one was created has no index files (see `Log::poll_create`). Below the recovery point
+    /// everything was flushed.
+    fn ends_before(&self, next_base: Offset, opened: &Opened, flushed: bool) -> bool {
+        let Some(walked) = opened.walked else { return false };
+        let gap = walked.next_offset < next_base && next_base > self.options.recovery_point;
+        walked.defect.is_some() || walked.position < opened.len_bytes || gap && !flushed
+    }
+
+    /// A log of one empty segment at the log start offset: there are no segments yet, or all of them
+    /// lie below it, and their offsets must not be given again.
+    fn start_anew(&mut self, old: Option<&LogSegments>, listing: &Listing) -> Result<LogSegments, OpenError> {
+        if let Some(old) = old {
+            let bases: Vec<Offset> = old.iter().map(|segment| segment.base_offset).collect();
+            for segment in old.iter() {
+                self.storage.close(segment.file);
+            }
+            self.drop_segments(&bases, listing)?;
+        }
+        let base = self.options.log_start_offset;
+        let (file, _) = self.open_file(base, OpenMode::CreateNew)?;
+        Ok(LogSegments::new(LogSegment::new(
+            base,
+            file,
+            SegmentPhase::Open,
+            self.options.now,
+        )))
+    }
+
+    fn open_segment(
+        &mut self,
+        base: Offset,
+        next_base: Option<Offset>,
+        indexed: bool,
+        verify: bool,
+    ) -> Result<Opened, OpenError> {
+        let path = FileKind::Log.path(self.dir, base);
+        let (file, len_bytes) = self.open_file(base, OpenMode::Existing)?;
+        let Ok(size) = u32::try_from(len_bytes) else {
+            return Err(OpenError::TooLarge { path, len_bytes });
+        };
+        let phase = if next_base.is_some() {
+            SegmentPhase::Sealed
+        } else {
+            SegmentPhase::Open
+        };
+        let new_segment = || {
+            let mut segment = LogSegment::new(base, file, phase, self.options.now);
+            segment.index_files = indexed;
+            segment
+        };
+        // Relative offsets must fit an i32, and offsets stay below the next segment.
+        let limit = Offset(base.0.saturating_add(i64::from(i32::MAX) + 1));
+        let limit = next_base.map_or(limit, |next| next.min(limit));
+        let (mut segment, spare) = (new_segment(), new_segment());
+        if indexed
+            && !verify
+            && let Some(indexes) = self.load_indexes(base, file, len_bytes)?
+        {
+            segment = segment.with_indexes(indexes, size, next_base.unwrap_or(base));
+            if next_base.is_some() {
+                return Ok(Opened {
+                    segment,
+                    len_bytes,
+                    walked: None,
+                    rebuilt: false,
+                });
+            }
+            let position = u64::from(segment.rewind_below(limit));
+            let walked = self.walk_into(&mut segment, position, len_bytes, limit, Check::Headers)?;
+            if walked.defect.is_none() {
+                self.read_first_timestamp(&mut segment)?;
+                return Ok(Opened {
+                    segment,
+                    len_bytes,
+                    walked: Some(walked),
+                    rebuilt: false,
+                });
+            }
+        }
+        let mut segment = spare;
+        let walked = self.walk_into(&mut segment, 0, len_bytes, limit, Check::Checksums)?;
+        self.check_damage(base, next_base, &walked, len_bytes)?;
+        // What was read may still be in the page cache only.
+        self.storage
+            .sync(file)
+            .map_err(|source| io_error("sync", path, source))?;
+        self.verified_from = self.verified_from.min(base);
+        self.report.scanned_bytes += walked.position;
+        self.report.scanned_segments += 1;
+        self.report.rebuilt_indexes += usize::from(!verify);
+        Ok(Opened {
+            segment,
+            len_bytes,
+            walked: Some(walked),
+            rebuilt: true,
+        })
+    }
+
+    /// Refuses to go on where what would be cut was flushed.
+    fn check_damage(
+        &self,
+        base: Offset,
+        next_base: Option<Offset>,
+        walked: &WalkEnd,
+        len_bytes: u64,
+    ) -> Result<(), OpenError> {
+        // Zeros at the end are normal only where the log ends.
+        let zeros = (next_base.is_some() && walked.position < len_bytes).then_some(Defect::Torn);
+        let recovery_point = self.options.recovery_point;
+        let Some(defect) = walked.defect.or(zeros) else {
+            return Ok(());
+        };
+        // A log cut to its start within a batch goes on there, after a gap.
+        if walked.next_offset.max(self.options.log_start_offset) >= recovery_point {
+            return Ok(());
+        }
+        let path = FileKind::Log.path(self.dir, base);
+        let (position, offset) = (walked.position, walked.next_offset);
+        Err(match defect {
+            Defect::Batch(BatchError::Magic {
+                magic: magic @ (0 | 1),
+            }) => OpenError::OldFormat { path, magic },
+            _ => OpenError::Damaged {
+                path,
+                position,
+                offset,
+                recovery_point,
+                defect,
+            },
+        })
+    }
+
+    /// Appends the batches of a file to what is known of its segment.
+    fn walk_into(
+        &mut self,
+        segment: &mut LogSegment,
+        position: u64,
+        end: u64,
+        limit: Offset,
+        check: Check,
+    ) -> Result<WalkEnd, OpenError> {
+        let offsets = OffsetRange {
+            from: segment.next_offset(),
+            limit,
+        };
+        let bounds = Walk {
+            file: segment.file,
+            position,
+            end,
+            offsets,
+            check,
+        };
+        let interval = self.config.index_interval_bytes;
+        // A batch at the position of an index entry must be the entry's.
+        let entry = segment.offset_index.last();
+        let mut misplaced = false;
+        let walked = walk(self.storage, bounds, |header, _, at| {
+            misplaced = entry.is_some_and(|e| at == position && header.last_offset() != e.offset);
+            if !misplaced {
+                segment.append(BatchFacts::of(header), interval);
+            }
+            !misplaced
+        });
+        let path = FileKind::Log.path(self.dir, segment.base_offset);
+        let mut walked = walked.map_err(|source| io_error("read", path, source))?;
+        if misplaced || entry.is_some() && walked.position == position {
+            walked.defect = walked.defect.or(Some(Defect::Torn));
+        }
+        Ok(walked)
+    }
+
+    /// Cuts the file to its batches.
+    fn cut(&mut self, opened: &Opened) -> Result<(), OpenError> {
+        let Opened {
+            segment,
+            walked,
+            len_bytes,
+            ..
+        } = opened;
+        let Some(walked) = walked.filter(|walked| walked.position < *len_bytes) else {
+            return Ok(());
+        };
+        let path = FileKind::Log.path(self.dir, segment.base_offset);
+        let cut = self.storage.set_len(segment.file, walked.position);
+        cut.and_then(|()| self.storage.sync(segment.file))
+            .map_err(|source| io_error("cut", path.clone(), source))?;
+        let (position, lost_bytes) = (walked.position, len_bytes - walked.position);
+        self.report.cut = Some(Cut {
+            path,
+            position,
+            lost_bytes,
+            defect: walked.defect,
+        });
+        Ok(())
+    }
+
+    /// The indexes of a segment if they are sane and the last entry points at its batch.
+    fn load_indexes(
+        &mut self,
+        base: Offset,
+        file: FileId,
+        len_bytes: u64,
+    ) -> Result<Option<(OffsetIndex, TimeIndex)>, OpenError> {
+        let Some(offsets) = self.side_file(FileKind::OffsetIndex, base)? else {
+            return Ok(None);
+        };
+        let Some(times) = self.side_file(FileKind::TimeIndex, base)? else {
+            return Ok(None);
+        };
+        let (Ok(offsets), Ok(times)) = (
+            OffsetIndex::load(base, &offsets, len_bytes),
+            TimeIndex::load(base, &times),
+        ) else {
+            return Ok(None);
+        };
+        if let Some(entry) = offsets.last() {
+            let header = self.read_header(base, file, u64::from(entry.position))?;
+            if header.is_none_or(|header| header.last_offset() != entry.offset) {
+                return Ok(None);
+            }
+        }
+        // Without an offset entry there are no more than a few batches, but they have timestamps.
+        let timeless = times.last().is_none() && len_bytes > 0;
+        if timeless
+            && self
+                .read_header(base, file, 0)?
+                .is_none_or(|header| header.max_timestamp().0 >= 0)
+        {
+            return Ok(None);
+        }
+        Ok(Some((offsets, times)))
+    }
+
+    fn put_indexes(&mut self, segment: &mut LogSegment) -> Result<(), OpenError> {
+        segment.note_max_timestamp();
+        let files = [
+            (FileKind::OffsetIndex, segment.offset_index.encode()),
+            (FileKind::TimeIndex, segment.time_index.encode()),
+        ];
+        for (kind, bytes) in files {
+            let path = kind.path(self.dir, segment.base_offset);
+            self.storage
+                .put_file(&path, &bytes)
+                .map_err(|source| io_error("write", path, source))?;
+        }
+        segment.index_files = true;
+        Ok(())
+    }
+
+    fn read_first_timestamp(&mut self, segment: &mut LogSegment) -> Result<(), OpenError> {
+        if let Some(header) = self.read_header(segment.base_offset, segment.file, 0)? {
+            segment.set_first_timestamp(header.max_timestamp());
+        }
+        Ok(())
+    }
+
+    /// Opens the file of the segment at `base`.
+    fn open_file(&mut self, base: Offset, mode: OpenMode) -> Result<(FileId, u64), OpenError> {
+        let path = FileKind::Log.path(self.dir, base);
+        let file = FileId {
+            log: self.id,
+            number: self.next_file,
+        };
+        self.next_file += 1;
+        let opened = self.storage.open(file, &path, mode);
+        Ok((file, opened.map_err(|source| io_error("open", path, source))?))
+    }
+
+    /// The bytes of an index; `None` where it is missing or too large to be one.
+    fn side_file(&mut self, kind: FileKind, base: Offset) -> Result<Option<Vec<u8>>, OpenError> {
+        let path = kind.path(self.dir, base);
+        match self.storage.read_file(&path, SIDE_FILE_BYTES_MAX) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::FileTooLarge) => Ok(None),
+            Err(source) => Err(io_error("read", path, source)),
+        }
+    }
+
+    /// Removes every file of the segments at `bases`.
+    fn drop_segments(&mut self, bases: &[Offset], listing: &Listing) -> Result<(), OpenError> {
+        // From the last on: whatever a crash leaves is a prefix of the log.
+        for &base in bases.iter().rev() {
+            for kind in FileKind::ALL {
+                if listing.has(kind, base) {
+                    let path = kind.path(self.dir, base);
+                    self.storage
+                        .remove_file(&path)
+                        .map_err(|source| io_error("remove", path, source))?;
+                }
+            }
+        }
+        self.report.dropped_segments.extend(bases);
+        Ok(())
+    }
+
+    /// The header at `position`, if one is there.
+    fn read_header(
+        &mut self,
+        base: Offset,
+        file: FileId,
+        position: u64,
+    ) -> Result<Option<BatchHeader>, OpenError> {
+        let mut bytes = [0; BATCH_HEADER_LEN];
+        let read = self.storage.read_at(file, position, &mut bytes);
+        let path = FileKind::Log.path(self.dir, base);
+        let read = read.map_err(|source| io_error("read", path, source))?;
+        Ok(BatchHeader::peek(&bytes[..read]).ok().copied())
+    }
+}
