@@ -11,19 +11,29 @@ use super::start::StartArgument;
 #[command(name = "ringlog", version, propagate_version = true, after_help = EXAMPLES)]
 pub(super) struct Arguments {
     /// How logs are written to stderr.
-    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t = LogFormat::Text,
+        value_name = "FORMAT",
+        help_heading = LOGGING
+    )]
     pub(super) log_format: LogFormat,
     /// What is logged: error, warn, info, debug, trace, or a filter such as info,ringlog_net=debug.
     /// Otherwise the variable RINGLOG_LOG says, else info.
-    #[arg(long, global = true, value_name = "LEVEL")]
+    #[arg(long, global = true, value_name = "LEVEL", help_heading = LOGGING)]
     pub(super) log_level: Option<String>,
     #[command(subcommand)]
     pub(super) command: Command,
 }
 
+/// Keeps what concerns logs apart from what a command does.
+const LOGGING: &str = "Logging";
+
 const EXAMPLES: &str = "\
 Examples:
-  ringlog serve
+  ringlog serve                             a broker on port 9092, its data in ./ringlog-data
   ringlog topic create greetings
   echo hello | ringlog produce greetings
   ringlog consume greetings --exit-at-end
@@ -154,8 +164,8 @@ Examples:
   echo hello | ringlog produce greetings
   ringlog produce orders --file orders.txt --key-separator : --compression zstd
 
-Each line is a record. What the broker has not acknowledged is sent again, once and in order; the command
-ends when all is acknowledged.")]
+Each line is a record. What was not acknowledged is sent again, and is stored once and in order
+with --acks all. The command ends when all is acknowledged.")]
 pub(super) struct ProduceArguments {
     #[command(flatten)]
     pub(super) broker: BrokerArgument,
