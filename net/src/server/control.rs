@@ -4,8 +4,6 @@
 //! catalog first, then carried out by the shards, then shown to clients, then answered. File
 //! operations here may block: no request for records passes through this thread.
 
-use std::collections::BTreeSet;
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,26 +16,21 @@ use ringlog_replication::types::TopicIdPartition;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 
-use super::control_request::{
-    ConfigChange, ConfigOps, ControlRequest, NewPartitions, NewTopic, TopicError, TopicRef,
-};
+use super::adopt::adopt;
+use super::control_request::{ControlRequest, TopicError};
 use super::data_dir::{DataDir, DataDirError, LastRun, Offsets};
 use super::route::shard_of;
 use super::shard_request::{LogCheckpoint, OpenPartition, ShardRequest, View};
-use super::topic_name;
-use crate::config::{Change, ConfigMap, ResourceKind, ServerConfig, alter, validate};
-use crate::metadata::{Catalog, CatalogError, PartitionImage, TopicImage};
-
-/// One request may not create more partitions than this, as in Kafka; each costs an open file.
-const PARTITIONS_PER_REQUEST_MAX: i32 = 10_000;
+use crate::config::ServerConfig;
+use crate::metadata::{Catalog, CatalogError, TopicImage};
 
 /// Owns the metadata and the data directory.
 #[derive(Debug)]
 pub(crate) struct Control {
-    dir: DataDir,
-    catalog: Catalog,
+    pub(super) dir: DataDir,
+    pub(super) catalog: Catalog,
     /// As given at the start, without the dynamic settings.
-    config: ServerConfig,
+    pub(super) config: ServerConfig,
     shards: Vec<Mailbox<ShardRequest>>,
 }
 
@@ -114,7 +107,7 @@ impl Control {
         Ok(())
     }
 
-    async fn open_topic(
+    pub(super) async fn open_topic(
         &self,
         topic: &TopicImage,
         from: usize,
@@ -156,7 +149,7 @@ impl Control {
         Ok(replies)
     }
 
-    async fn send(&self, id: TopicIdPartition, request: ShardRequest) {
+    pub(super) async fn send(&self, id: TopicIdPartition, request: ShardRequest) {
         // A shard that is gone drops the reply's channel, which the receiver notices.
         let _ = self.shards[shard_of(id, self.shards.len())].send(request).await;
     }
@@ -176,7 +169,7 @@ impl Control {
         answers
     }
 
-    async fn publish(&self) {
+    pub(super) async fn publish(&self) {
         let view = self.view();
         self.ask_all(|reply| ShardRequest::Metadata(view.clone(), reply))
             .await;
@@ -239,276 +232,6 @@ impl Control {
                 self.checkpoint().await;
                 let _ = reply.send(());
             }
-        }
-    }
-
-    async fn create_topic(
-        &mut self,
-        new: NewTopic,
-        validate_only: bool,
-    ) -> Result<Arc<TopicImage>, TopicError> {
-        let topic = self.plan_topic(new)?;
-        if validate_only {
-            return Ok(Arc::new(topic));
-        }
-        self.catalog
-            .update(|image| image.put_topic(topic.clone()))
-            .map_err(storage)?;
-        tracing::info!(topic = %topic.name, id = %topic.id, partitions = topic.partitions.len(), "topic created");
-        if let Err(error) = self.open_new(&topic, 0).await {
-            self.remove_topic(&topic).await?;
-            return Err(error);
-        }
-        Ok(Arc::new(topic))
-    }
-
-    /// Opens the new logs of `topic`, from partition `from` on.
-    async fn open_new(&self, topic: &TopicImage, from: usize) -> Result<(), TopicError> {
-        let replies = self
-            .open_topic(topic, from, &self.view(), None)
-            .await
-            .map_err(storage)?;
-        for reply in replies {
-            reply
-                .await
-                .map_err(|_| TopicError::Storage("the broker is stopping".into()))?
-                .map_err(storage)?;
-        }
-        Ok(())
-    }
-
-    fn plan_topic(&self, new: NewTopic) -> Result<TopicImage, TopicError> {
-        let name = new.name;
-        if let Err(source) = topic_name::check(&name) {
-            return Err(TopicError::InvalidName { name, source });
-        }
-        let image = self.catalog.image();
-        if image.topic(&name).is_some() {
-            return Err(TopicError::Exists(name));
-        }
-        if let Some(other) = image
-            .topics()
-            .find(|topic| topic_name::collides(&topic.name, &name))
-        {
-            return Err(TopicError::Collides {
-                name,
-                existing: other.name.to_string(),
-            });
-        }
-        let config = self.view().config;
-        let partitions = if new.assignments.is_empty() {
-            let factor = new
-                .replication_factor
-                .unwrap_or(config.default_replication_factor);
-            if factor != 1 {
-                return Err(TopicError::InvalidReplicationFactor(factor));
-            }
-            new.partitions.unwrap_or(config.num_partitions)
-        } else {
-            if new.partitions.is_some() || new.replication_factor.is_some() {
-                return Err(TopicError::InvalidAssignment(
-                    "give either an assignment or the numbers of partitions and replicas".into(),
-                ));
-            }
-            self.check_assignments(&new.assignments)?
-        };
-        check_partition_count(partitions)?;
-        let mut configs = ConfigMap::new();
-        for (key, value) in new.configs {
-            configs.extend(value.map(|value| (key, value)));
-        }
-        let configs = validate(ResourceKind::Topic, &configs)?;
-        let count = usize::try_from(partitions).expect("checked to be positive");
-        Ok(TopicImage {
-            name: name.into(),
-            id: self.catalog.new_topic_id().map_err(storage)?,
-            partitions: vec![
-                PartitionImage {
-                    leader_epoch: LeaderEpoch(0)
-                };
-                count
-            ],
-            configs,
-        })
-    }
-
-    fn check_assignments(&self, assignments: &[(i32, Vec<i32>)]) -> Result<i32, TopicError> {
-        let numbers: BTreeSet<i32> = assignments.iter().map(|(number, _)| *number).collect();
-        let count = i32::try_from(assignments.len()).unwrap_or(i32::MAX);
-        if !numbers.iter().copied().eq(0..count) {
-            return Err(TopicError::InvalidAssignment(
-                "partitions must be numbered from 0 without a gap".into(),
-            ));
-        }
-        for (number, replicas) in assignments {
-            self.check_replicas(*number, replicas)?;
-        }
-        Ok(count)
-    }
-
-    fn check_replicas(&self, partition: i32, replicas: &[i32]) -> Result<(), TopicError> {
-        if replicas == [self.config.node_id] {
-            return Ok(());
-        }
-        Err(TopicError::InvalidAssignment(format!(
-            "partition {partition} on brokers {replicas:?}: the only broker is {}",
-            self.config.node_id
-        )))
-    }
-
-    async fn delete_topic(&mut self, topic: &TopicRef) -> Result<Arc<TopicImage>, TopicError> {
-        let image = self.catalog.image();
-        let found = match topic {
-            TopicRef::Name(name) => image.topic(name).ok_or_else(|| TopicError::Unknown(name.clone())),
-            TopicRef::Id(id) => image.topic_by_id(*id).ok_or(TopicError::UnknownId(*id)),
-        };
-        let topic = found?.clone();
-        if !self.view().config.delete_topics {
-            return Err(TopicError::DeletionDisabled);
-        }
-        self.remove_topic(&topic).await?;
-        tracing::info!(topic = %topic.name, id = %topic.id, "topic deleted");
-        Ok(topic)
-    }
-
-    async fn remove_topic(&mut self, topic: &TopicImage) -> Result<(), TopicError> {
-        self.catalog.begin_deletion(topic).map_err(storage)?;
-        self.publish().await;
-        for id in topic.partition_ids() {
-            let (reply, done) = oneshot::channel();
-            self.send(id, ShardRequest::Remove(id, reply)).await;
-            let _ = done.await;
-        }
-        for id in topic.partition_ids() {
-            self.dir
-                .retire_partition(&topic.name, id.partition)
-                .map_err(storage)?;
-        }
-        self.catalog.finish_deletion(topic.id);
-        self.remove_deleted().map_err(storage)
-    }
-
-    /// Unlinks retired directories in the background.
-    pub(crate) fn remove_deleted(&self) -> Result<(), DataDirError> {
-        let retired = self.dir.deleted()?;
-        if !retired.is_empty() {
-            tokio::task::spawn_blocking(move || remove_directories(&retired));
-        }
-        Ok(())
-    }
-
-    async fn create_partitions(&mut self, new: NewPartitions, validate_only: bool) -> Result<(), TopicError> {
-        let image = self.catalog.image();
-        let topic = image
-            .topic(&new.topic)
-            .ok_or_else(|| TopicError::Unknown(new.topic.clone()))?;
-        let present = topic.partition_count();
-        if new.count <= present {
-            return Err(TopicError::InvalidPartitions(format!(
-                "topic {} has {present} partitions; their number can only grow, not become {}",
-                new.topic, new.count
-            )));
-        }
-        check_partition_count(new.count - present)?;
-        check_partition_count(new.count)?;
-        if let Some(assignments) = &new.assignments {
-            if i32::try_from(assignments.len()) != Ok(new.count - present) {
-                return Err(TopicError::InvalidAssignment(format!(
-                    "{} assignments for {} new partitions",
-                    assignments.len(),
-                    new.count - present
-                )));
-            }
-            for (number, replicas) in (present..).zip(assignments) {
-                self.check_replicas(number, replicas)?;
-            }
-        }
-        if validate_only {
-            return Ok(());
-        }
-        let from = topic.partitions.len();
-        let before = TopicImage::clone(topic);
-        let mut grown = before.clone();
-        let count = usize::try_from(new.count).expect("checked to be positive");
-        grown.partitions.resize(
-            count,
-            PartitionImage {
-                leader_epoch: LeaderEpoch(0),
-            },
-        );
-        self.catalog
-            .update(|image| image.put_topic(grown.clone()))
-            .map_err(storage)?;
-        if let Err(error) = self.open_new(&grown, from).await {
-            for id in grown.partition_ids().skip(from) {
-                let (reply, done) = oneshot::channel();
-                self.send(id, ShardRequest::Remove(id, reply)).await;
-                let _ = done.await;
-                self.dir
-                    .retire_partition(&grown.name, id.partition)
-                    .map_err(storage)?;
-            }
-            self.catalog
-                .update(|image| image.put_topic(before))
-                .map_err(storage)?;
-            self.remove_deleted().map_err(storage)?;
-            return Err(error);
-        }
-        Ok(())
-    }
-
-    async fn alter_configs(&mut self, change: ConfigChange, validate_only: bool) -> Result<(), TopicError> {
-        let current = match change.resource {
-            ResourceKind::Topic => {
-                let topic = self.catalog.image().topic(&change.name);
-                topic
-                    .ok_or_else(|| TopicError::Unknown(change.name.clone()))?
-                    .configs
-                    .clone()
-            }
-            ResourceKind::Broker => {
-                if !change.name.is_empty() && change.name != self.config.node_id.to_string() {
-                    return Err(TopicError::UnknownBroker(change.name));
-                }
-                self.catalog.image().broker_configs.clone()
-            }
-        };
-        let altered = altered(change.resource, &current, &change.change)?;
-        if change.resource == ResourceKind::Broker {
-            self.config.with_dynamic(&altered)?;
-        }
-        if validate_only || altered == current {
-            return Ok(());
-        }
-        self.catalog
-            .update(|image| match change.resource {
-                ResourceKind::Topic => {
-                    let topic = image.topic(&change.name).expect("it was just found");
-                    image.put_topic(TopicImage {
-                        configs: altered,
-                        ..TopicImage::clone(topic)
-                    });
-                }
-                ResourceKind::Broker => image.broker_configs = altered,
-            })
-            .map_err(storage)?;
-        self.publish().await;
-        let view = self.view();
-        for topic in view.image.topics() {
-            if change.resource == ResourceKind::Broker || topic.name.as_ref() == change.name {
-                self.configure(topic, &view).await;
-            }
-        }
-        Ok(())
-    }
-
-    async fn configure(&self, topic: &TopicImage, view: &View) {
-        let config = view.config.log_config(&topic.configs);
-        for id in topic.partition_ids() {
-            let (reply, done) = oneshot::channel();
-            self.send(id, ShardRequest::Configure(id, config.clone(), reply))
-                .await;
-            let _ = done.await;
         }
     }
 
@@ -583,101 +306,8 @@ pub enum ControlError {
     ShardGone,
 }
 
-fn storage(error: impl std::fmt::Display) -> TopicError {
+pub(super) fn storage(error: impl std::fmt::Display) -> TopicError {
     TopicError::Storage(error.to_string())
-}
-
-fn check_partition_count(count: i32) -> Result<(), TopicError> {
-    if (1..=PARTITIONS_PER_REQUEST_MAX).contains(&count) {
-        return Ok(());
-    }
-    Err(TopicError::InvalidPartitions(format!(
-        "{count} partitions: at least 1 and at most {PARTITIONS_PER_REQUEST_MAX} at once"
-    )))
-}
-
-fn altered(resource: ResourceKind, current: &ConfigMap, change: &ConfigOps) -> Result<ConfigMap, TopicError> {
-    match change {
-        ConfigOps::Replace(configs) => {
-            let given = configs
-                .iter()
-                .filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
-            Ok(validate(resource, &given.collect())?)
-        }
-        ConfigOps::Alter(changes) => {
-            let changes: Vec<_> = changes
-                .iter()
-                .map(|(name, op, value)| Change {
-                    name,
-                    op: *op,
-                    value: value.as_deref(),
-                })
-                .collect();
-            Ok(alter(resource, current, &changes)?)
-        }
-    }
-}
-
-/// Topics whose directories are there but not in the catalog: another broker, Kafka's perhaps, wrote them.
-fn adopt(dir: &DataDir, catalog: &mut Catalog) -> Result<Vec<TopicImage>, ControlError> {
-    let mut adopted: Vec<TopicImage> = Vec::new();
-    let mut retired = Vec::new();
-    // Sorted by topic, then by partition as a number.
-    let mut found = dir.partitions()?;
-    found.sort_by(|a, b| (&a.topic, a.partition).cmp(&(&b.topic, b.partition)));
-    for partition in found {
-        let known = catalog.image().topic(&partition.topic);
-        if known.is_some_and(|topic| topic.partition(partition.partition).is_some()) {
-            continue;
-        }
-        let garbage = partition.topic_id.is_some_and(|id| catalog.is_deleting(id)) || known.is_some();
-        if garbage {
-            dir.retire_partition(&partition.topic, partition.partition)?;
-            retired.extend(partition.topic_id);
-            continue;
-        }
-        let path = dir.partition_path(&partition.topic, partition.partition);
-        let leader_epoch = super::data_dir::last_leader_epoch(&path);
-        let image = PartitionImage {
-            leader_epoch: LeaderEpoch(leader_epoch.0 + 1),
-        };
-        match adopted
-            .last_mut()
-            .filter(|topic| topic.name.as_ref() == partition.topic)
-        {
-            Some(topic) if topic.partition_count() == partition.partition => topic.partitions.push(image),
-            None if partition.partition == 0 => adopted.push(TopicImage {
-                name: partition.topic.as_str().into(),
-                id: partition.topic_id.map_or_else(|| catalog.new_topic_id(), Ok)?,
-                partitions: vec![image],
-                configs: ConfigMap::new(),
-            }),
-            _ => {
-                return Err(ControlError::Adopt {
-                    path,
-                    problem:
-                        "the topic is not in the metadata and its partitions before this one are missing; \
-                              bring them back, or move this directory away"
-                            .into(),
-                });
-            }
-        }
-    }
-    for id in retired {
-        catalog.finish_deletion(id);
-    }
-    for topic in &adopted {
-        tracing::info!(topic = %topic.name, partitions = topic.partitions.len(), "adopted a topic found on disk");
-    }
-    Ok(adopted)
-}
-
-fn remove_directories(paths: &[PathBuf]) {
-    for path in paths {
-        if let Err(error) = fs::remove_dir_all(path) {
-            tracing::warn!(path = %path.display(), %error, "a deleted partition's directory could not be removed");
-        }
-    }
 }
 
 fn wall_clock() -> TimestampMs {

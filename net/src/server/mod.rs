@@ -3,9 +3,12 @@
 //! In reading order: how it starts and stops (`server`), what listens (`listener`), one client
 //! (`connection`, `frame_reader`, `budget`), one request (`dispatch`, `handlers`, `response`,
 //! `error_map`), one core (`shard`, `shard_request`, `resolve`, `route`), and the changes to topics and
-//! settings (`control`, `control_request`, `topic_name`, `data_dir`).
+//! settings (`control`, `control_request`, `topic_changes`,
+//! `config_changes`, `topic_name`, `data_dir`, `adopt`).
 
+mod adopt;
 mod budget;
+mod config_changes;
 mod connection;
 mod control;
 mod control_request;
@@ -22,6 +25,7 @@ mod route;
 mod server;
 mod shard;
 mod shard_request;
+mod topic_changes;
 mod topic_name;
 
 pub use control::ControlError;
