@@ -304,6 +304,9 @@ impl Log {
     /// has index files only if it was wholly on stable storage when they were written. Recovery
     /// tells by that whether the end of a segment was lost.
     fn poll_create(&mut self, queue: &mut IoQueue) {
+        if self.segments.active().phase == SegmentPhase::Open {
+            return;
+        }
         let mut previous = None;
         let planned = self.segments.iter().find(|segment| {
             let planned = segment.phase == SegmentPhase::Planned;
@@ -373,13 +376,14 @@ impl Log {
     /// Writes the indexes of segments that are rolled and wholly on stable storage.
     fn seal_flushed_segments(&mut self) {
         let (flushed, active) = (self.pipeline.flushed, self.segments.active().base_offset);
-        for segment in self.segments.iter_mut() {
+        // Those that are not sealed yet are the last few.
+        for segment in self.segments.iter_mut().rev() {
             let base = segment.base_offset;
-            if base == active || segment.next_offset() > flushed {
+            if segment.phase == SegmentPhase::Sealed {
                 break;
             }
             // Stale index files are to be gone before new ones come.
-            if segment.phase != SegmentPhase::Open || segment.index_files {
+            if base == active || segment.next_offset() > flushed || segment.index_files {
                 continue;
             }
             segment.phase = SegmentPhase::Sealed;

@@ -79,7 +79,7 @@ impl LogSegments {
         self.by_base.values()
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut LogSegment> {
+    pub(super) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut LogSegment> {
         self.by_base.values_mut()
     }
 
