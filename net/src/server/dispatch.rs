@@ -12,7 +12,7 @@ use super::connection::Context;
 use super::handlers as h;
 use super::response::{RequestInfo, Response};
 use crate::protocol::api_key::ApiKey;
-use crate::protocol::decode::DecodeError;
+use crate::protocol::decode::{DecodeError, Reader};
 use crate::protocol::encode::EncodeError;
 use crate::protocol::header::{RequestError, decode_request};
 use crate::protocol::messages::Message;
@@ -50,9 +50,12 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Decodes the whole body.
+    /// Decodes the body. Bytes behind it are ignored, as Kafka does: librdkafka (2.16 at least) asks
+    /// for the metadata of all topics with a null array of four bytes where one is meant, so that
+    /// three are left over.
     pub(crate) fn decode<'a, M: Message<'a>>(&'a self) -> Result<M, CloseReason> {
-        M::decode_body(&self.frame[self.body_start..], self.info.version).map_err(|error| CloseReason::Body {
+        let mut reader = Reader::new(&self.frame[self.body_start..]);
+        M::decode(&mut reader, self.info.version).map_err(|error| CloseReason::Body {
             info: self.info,
             error,
         })

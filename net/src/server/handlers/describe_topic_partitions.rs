@@ -89,6 +89,9 @@ fn describe<'a>(
                 leader_epoch: partition.leader_epoch.0,
                 replica_nodes: vec![image.node_id],
                 isr_nodes: vec![image.node_id],
+                // Kafka's admin client takes neither list for null, whatever the schema allows.
+                eligible_leader_replicas: Some(Vec::new()),
+                last_known_elr: Some(Vec::new()),
                 ..DescribeTopicPartitionsResponsePartition::default()
             })
             .collect(),
