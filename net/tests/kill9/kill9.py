@@ -298,7 +298,7 @@ def main():
         again = run.verify()
         if again != records:
             raise Failure(f"{records} records before a clean restart, {again} after it")
-    except Failure as failure:
+    except (Failure, KafkaException) as failure:
         sys.exit(f"FAILED kill9, seed {seed}: {failure}")
     finally:
         if broker.process.poll() is None:
