@@ -1,11 +1,14 @@
 //! The `.snapshot` file: the producers' state before the offset in its name.
 //!
-//! Kafka's bytes, version 1, so that either broker opens the other's directory. Of a producer's
-//! batches only the last is kept. A snapshot is never the only evidence: one that does not read
-//! is dropped and the state rebuilt from the log. Tested below.
+//! Kafka's bytes, version 1, so that either broker opens the other's directory. Kafka writes one
+//! entry for each producer, with its last batch. Here each remembered batch has an entry, older
+//! ones first: Kafka takes the last entry of a producer and forgets the others, while ringlog still
+//! knows a retry of the batch before the last after a crash that follows a roll. A snapshot is
+//! never the only evidence: one that does not read is dropped and the state rebuilt from the log.
+//! Tested below.
 //!
 //! ```text
-//! version i16 (1), crc u32 (CRC-32C of all that follows), count i32, then per producer
+//! version i16 (1), crc u32 (CRC-32C of all that follows), count i32, then per batch of a producer
 //!   producerId i64, epoch i16, lastSequence i32 (-1 none), lastOffset i64 (-1 none),
 //!   offsetDelta i32, timestamp i64, coordinatorEpoch i32, currentTxnFirstOffset i64 (-1 none)
 //! ```
@@ -73,6 +76,21 @@ struct SnapshotEntry {
 }
 
 impl SnapshotEntry {
+    /// The entries of one producer: one for each batch before the last, and the producer's own.
+    fn all_of(producer_id: ProducerId, entry: &ProducerEntry) -> impl Iterator<Item = Self> {
+        let own = Self::new(producer_id, entry);
+        let older = entry.batches.iter().rev().skip(1).rev();
+        let older = older.map(move |batch| Self {
+            last_sequence: I32::new(batch.last_sequence.0),
+            last_offset: I64::new(batch.last_offset.0),
+            offset_delta: I32::new(batch.offset_delta),
+            timestamp: I64::new(batch.timestamp.0),
+            current_txn_first_offset: I64::new(-1),
+            ..own
+        });
+        older.chain([own])
+    }
+
     fn new(producer_id: ProducerId, entry: &ProducerEntry) -> Self {
         let last = entry.batches.back();
         Self {
@@ -110,21 +128,21 @@ impl SnapshotEntry {
 ///
 /// # Panics
 ///
-/// Beyond 2^31 producers, whose state would have outgrown memory before.
+/// Beyond 2^31 remembered batches, whose state would have outgrown memory before.
 #[must_use]
 pub fn encode(state: &ProducerState) -> Vec<u8> {
-    let producers = state.iter();
-    let count = i32::try_from(producers.len()).expect("producers held in memory fit i32");
+    let entries: Vec<SnapshotEntry> = state
+        .iter()
+        .flat_map(|(producer_id, entry)| SnapshotEntry::all_of(producer_id, entry))
+        .collect();
+    let count = i32::try_from(entries.len()).expect("batches held in memory fit i32");
     let header = SnapshotHeader {
         version: I16::new(VERSION),
         crc: U32::ZERO,
         count: I32::new(count),
     };
     let mut bytes = header.as_bytes().to_vec();
-    bytes.reserve_exact(producers.len() * size_of::<SnapshotEntry>());
-    for (producer_id, entry) in producers {
-        bytes.extend(SnapshotEntry::new(producer_id, entry).as_bytes());
-    }
+    bytes.extend(entries.as_bytes());
     let crc = crc32c::crc32c(&bytes[CRC_START..]);
     bytes[2..CRC_START].copy_from_slice(&crc.to_be_bytes());
     bytes
@@ -236,31 +254,53 @@ mod tests {
         );
     }
 
-    #[test]
-    fn only_the_last_batch_is_kept() {
-        let mut state = ProducerState::new();
-        let last = BatchMetadata {
-            last_sequence: Sequence(9),
-            last_offset: Offset(20),
+    fn batches(sequences: impl Iterator<Item = i32>) -> VecDeque<BatchMetadata> {
+        let batch = |sequence: i32| BatchMetadata {
+            last_sequence: Sequence(sequence),
+            last_offset: Offset(i64::from(sequence) * 2),
             offset_delta: 0,
             timestamp: TimestampMs(30),
         };
+        sequences.map(batch).collect()
+    }
+
+    fn producer_with(batches: VecDeque<BatchMetadata>) -> ProducerState {
         let entry = ProducerEntry {
             epoch: ProducerEpoch(0),
             coordinator_epoch: -1,
             last_timestamp: TimestampMs(30),
-            current_txn_first_offset: None,
-            batches: VecDeque::from([
-                BatchMetadata {
-                    last_sequence: Sequence(8),
-                    ..last
-                },
-                last,
-            ]),
+            current_txn_first_offset: Some(Offset(16)),
+            batches,
         };
+        let mut state = ProducerState::new();
         state.load(ProducerId(1), entry);
-        let read = decode(&encode(&state)).unwrap();
-        assert_eq!(read.entry(ProducerId(1)).unwrap().batches, [last]);
+        state
+    }
+
+    #[test]
+    fn all_remembered_batches_come_back_and_the_last_entry_is_kafkas() {
+        let state = producer_with(batches(5..10));
+        let bytes = encode(&state);
+        assert_eq!(decode(&bytes), Ok(state));
+        let kafka = encode(&producer_with(batches(9..10)));
+        let entry_len = size_of::<SnapshotEntry>();
+        assert_eq!(bytes[bytes.len() - entry_len..], kafka[kafka.len() - entry_len..]);
+    }
+
+    #[test]
+    fn no_more_batches_of_a_producer_are_loaded_than_are_remembered() {
+        let state = decode(&encode(&producer_with(batches(0..40)))).unwrap();
+        assert_eq!(state, producer_with(batches(35..40)));
+    }
+
+    #[test]
+    fn batches_of_an_earlier_epoch_do_not_count() {
+        let mut state = producer_with(batches(5..9));
+        let mut entry = state.entry(ProducerId(1)).unwrap().clone();
+        entry.epoch = ProducerEpoch(1);
+        entry.batches = batches(3..4);
+        state.load(ProducerId(1), entry.clone());
+        assert_eq!(state.entry(ProducerId(1)), Some(&entry));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use super::producer_entry::{BatchMetadata, ProducerEntry};
+use super::producer_entry::{BATCHES_PER_PRODUCER, BatchMetadata, ProducerEntry};
 use crate::record::{BatchHeader, EndTxnMarker};
 use crate::types::{Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs};
 
@@ -260,10 +260,20 @@ impl ProducerState {
         self.producers.get(&producer_id)
     }
 
-    /// Puts back an entry of a snapshot, its open transaction included.
-    pub(super) fn load(&mut self, producer_id: ProducerId, entry: ProducerEntry) {
+    /// Puts back an entry of a snapshot, its open transaction included. Batches that entries of the
+    /// same producer and epoch brought before are its older ones.
+    pub(super) fn load(&mut self, producer_id: ProducerId, mut entry: ProducerEntry) {
         if let Some(first_offset) = entry.current_txn_first_offset {
             self.open_txns.insert(first_offset, producer_id);
+        }
+        if let Some(earlier) = self.producers.remove(&producer_id)
+            && earlier.epoch == entry.epoch
+        {
+            for batch in earlier.batches.into_iter().rev() {
+                entry.batches.push_front(batch);
+            }
+            let surplus = entry.batches.len().saturating_sub(BATCHES_PER_PRODUCER);
+            entry.batches.drain(..surplus);
         }
         self.producers.insert(producer_id, entry);
     }
