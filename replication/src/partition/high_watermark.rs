@@ -1,8 +1,8 @@
 //! The high watermark: everything below it is committed, exclusive.
 //!
 //! Pure: takes the acknowledged end of each in-sync replica, gives the new watermark. It never
-//! moves back while a leader lives (INV-HW-1), and never passes the leader's own acknowledged
-//! end (INV-HW-2). Tested below.
+//! moves back while a leader lives, and never passes the leader's own acknowledged end, since the
+//! leader is among the in-sync replicas (INV-HW-1). Tested below.
 
 use ringlog_engine::types::Offset;
 
@@ -28,12 +28,12 @@ impl HighWatermark {
     ///
     /// # Panics
     ///
-    /// When `in_sync_ends` is empty: a leader is always in its own ISR.
+    /// When `in_sync_ends` is empty: a leader is always in its own ISR (INV-HW-1).
     pub fn advance(&mut self, in_sync_ends: impl IntoIterator<Item = Offset>) -> bool {
         let committed = in_sync_ends
             .into_iter()
             .min()
-            .expect("INV-HW-2: the leader is in the ISR");
+            .expect("INV-HW-1: the leader is in the ISR");
         // A replica that joins behind the watermark is waited for; it does not take the watermark back.
         if committed <= self.0 {
             return false;
@@ -59,5 +59,11 @@ mod tests {
         let mut hw = HighWatermark::new(Offset(6));
         assert!(!hw.advance([Offset(9), Offset(5)]));
         assert_eq!(hw.offset(), Offset(6));
+    }
+
+    #[test]
+    #[should_panic(expected = "INV-HW-1")]
+    fn a_leader_outside_its_isr_is_a_broken_invariant() {
+        HighWatermark::new(Offset(6)).advance([]);
     }
 }
