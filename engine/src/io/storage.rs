@@ -36,7 +36,8 @@ pub struct DirEntry {
 pub trait Storage {
     /// The entries of `dir`, sorted by name.
     fn list(&mut self, dir: &Path) -> io::Result<Vec<DirEntry>>;
-    /// Creates `dir` if absent (its parent exists), durably.
+    /// Creates `dir` if absent (its parent exists), durably; the entries of one that was there are
+    /// durable as well on return.
     fn create_dir(&mut self, dir: &Path) -> io::Result<()>;
     /// Opens `path` for reading and writing as `file` and returns its length in bytes.
     fn open(&mut self, file: FileId, path: &Path, mode: OpenMode) -> io::Result<u64>;

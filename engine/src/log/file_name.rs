@@ -62,6 +62,8 @@ pub(super) enum FileName {
     /// The new half of a compaction that was interrupted while it replaced segments: what it
     /// replaces may already be gone.
     Swap,
+    /// What a whole-file write had prepared when it was interrupted; nothing ever reads it.
+    Temporary,
     /// Not a file of a log.
     Foreign,
 }
@@ -71,6 +73,12 @@ impl FileName {
     pub(super) fn parse(name: &str) -> Self {
         if name == LEADER_EPOCH_CHECKPOINT || name == PARTITION_METADATA {
             return Self::Fixed;
+        }
+        if let Some(target) = name.strip_suffix(".tmp") {
+            return match Self::parse(target) {
+                Self::Numbered(..) | Self::Fixed => Self::Temporary,
+                Self::Swap | Self::Temporary | Self::Foreign => Self::Foreign,
+            };
         }
         let Some((digits, extension)) = name.split_once('.') else {
             return Self::Foreign;
@@ -119,10 +127,15 @@ mod tests {
             "99999999999999999999.log",
             "00000000000000000000.log.deleted",
             "+0000000000000000001.log",
+            "notes.tmp",
+            "00000000000000000000.log.tmp.tmp",
         ] {
             assert_eq!(FileName::parse(name), FileName::Foreign, "{name}");
         }
         assert_eq!(FileName::parse("leader-epoch-checkpoint"), FileName::Fixed);
         assert_eq!(FileName::parse("00000000000000000000.log.swap"), FileName::Swap);
+        for name in ["00000000000000000000.snapshot.tmp", "leader-epoch-checkpoint.tmp"] {
+            assert_eq!(FileName::parse(name), FileName::Temporary, "{name}");
+        }
     }
 }

@@ -255,13 +255,28 @@ impl Log {
         self.pipeline.is_idle() && (self.poison().is_some() || !creating(self.segments.active().phase))
     }
 
+    /// Whether a request is in flight. A log without one may be [discarded](Self::discard) with
+    /// nothing of it left to arrive later.
+    #[must_use]
+    pub fn has_requests_in_flight(&self) -> bool {
+        self.pipeline.any(|_| true)
+    }
+
+    /// Whether the disk was full when the log wrote last: what waits is tried again by and by.
+    #[must_use]
+    pub fn is_stalled(&self) -> bool {
+        self.pipeline.is_stalled()
+    }
+
     /// What its owner knows it by.
     #[must_use]
     pub fn id(&self) -> LogId {
         self.id
     }
 
-    /// Gives up a log that is to be deleted: its files are closed, nothing is written.
+    /// Gives up a log that is to be deleted: its files are closed, nothing is written. To be called
+    /// once no request is [in flight](Self::has_requests_in_flight): a file that was still being
+    /// created would stay open, and a file written whole might appear in a successor's directory.
     pub fn discard(self, storage: &mut dyn Storage) {
         for segment in self.segments.iter() {
             storage.close(segment.file);

@@ -16,7 +16,7 @@ use super::recent_batches::RecentBatches;
 use super::recovery::Defect;
 use super::write_pipeline::{WritePipeline, WrittenEnd};
 use crate::config::LogConfig;
-use crate::io::Storage;
+use crate::io::{FileId, Storage};
 use crate::types::{LogId, Offset, TimestampMs};
 
 /// The largest index or snapshot file that is read; a larger one counts as damaged.
@@ -182,44 +182,59 @@ impl Log {
             verified_from: Offset(i64::MAX),
             report: RecoveryReport::default(),
         };
-        let listing = opening.list()?;
-        let segments = opening.open_segments(&listing)?;
+        match opening.run() {
+            Ok(log) => Ok((log, opening.report)),
+            Err(error) => {
+                opening.close_files();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Opening<'_> {
+    fn run(&mut self) -> Result<Log, OpenError> {
+        let listing = self.list()?;
+        let segments = self.open_segments(&listing)?;
         let log_end_offset = segments.active().next_offset();
-        let log_start_offset = options.log_start_offset.max(segments.first().base_offset);
+        let log_start_offset = self.options.log_start_offset.max(segments.first().base_offset);
         let place = Place {
-            dir,
+            dir: self.dir,
             segments: &segments,
             log_start_offset,
         };
-        let epochs = load_epochs(place, opening.verified_from, opening.storage)?;
+        let epochs = load_epochs(place, self.verified_from, self.storage)?;
         let snapshots = listing.of(FileKind::Snapshot);
-        let mut producers = load_producers(place, &snapshots, opening.storage)?;
-        producers.expire(options.now, opening.config.producer_id_expiration_ms);
-        let (next_file, report) = (opening.next_file, opening.report);
+        let mut producers = load_producers(place, &snapshots, self.storage)?;
+        producers.expire(self.options.now, self.config.producer_id_expiration_ms);
         let active = segments.active();
         let written_end = WrittenEnd {
             segment: active.base_offset,
             position: active.size_bytes(),
         };
-        let log = Self {
-            id,
-            dir: dir.to_owned(),
-            config,
+        Ok(Log {
+            id: self.id,
+            dir: self.dir.to_owned(),
+            config: self.config.clone(),
             segments,
             producers,
             epochs,
             epochs_changed: false,
             recent: RecentBatches::default(),
-            pipeline: WritePipeline::new(id, log_end_offset, written_end),
+            pipeline: WritePipeline::new(self.id, log_end_offset, written_end),
             log_start_offset,
             log_end_offset,
-            next_file,
-        };
-        Ok((log, report))
+            next_file: self.next_file,
+        })
     }
-}
 
-impl Opening<'_> {
+    /// Leaves no file open behind a log that does not open.
+    fn close_files(&mut self) {
+        for number in 0..self.next_file {
+            self.storage.close(FileId { log: self.id, number });
+        }
+    }
+
     fn list(&mut self) -> Result<Listing, OpenError> {
         let created = self.storage.create_dir(self.dir);
         created.map_err(|source| io_error("create the directory", self.dir.to_owned(), source))?;
@@ -233,6 +248,11 @@ impl Opening<'_> {
                     listing.numbered.entry(kind).or_default().insert(offset);
                 }
                 FileName::Fixed => {}
+                FileName::Temporary => {
+                    let path = self.dir.join(entry.name);
+                    let removed = self.storage.remove_file(&path);
+                    removed.map_err(|source| io_error("remove", path, source))?;
+                }
                 FileName::Foreign => self.report.foreign.push(entry.name),
                 FileName::Swap => {
                     return Err(OpenError::UnfinishedCompaction {

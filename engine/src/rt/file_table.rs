@@ -140,7 +140,9 @@ impl Storage for FileTable {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
             result => result?,
         }
-        // Also for one that was there: whoever made it may have crashed before this point.
+        // Also for one that was there: whoever made it, or a file in it, may have crashed before
+        // this point.
+        sync_dir(dir)?;
         sync_dir(parent_of(dir))
     }
 

@@ -95,7 +95,7 @@ impl LogDriver {
     /// Ends the turn: the log's requests are submitted.
     pub fn turn(&mut self) {
         self.log.poll_io(&mut self.queue, self.now);
-        self.disk.submit(&mut self.queue);
+        self.disk.submit(self.queue.drain());
     }
 
     /// Completes the request at `index` of those outstanding.

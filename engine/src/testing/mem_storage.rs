@@ -13,9 +13,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
-use crate::io::{
-    DirEntry, FileId, IoCompletion, IoError, IoOp, IoOutput, IoQueue, IoRequest, OpenMode, Storage,
-};
+use crate::io::{DirEntry, FileId, IoCompletion, IoError, IoOp, IoOutput, IoRequest, OpenMode, Storage};
 
 /// A kind of request that can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,8 +121,8 @@ impl MemStorage {
     }
 
     /// Takes the requests of a turn.
-    pub fn submit(&mut self, queue: &mut IoQueue) {
-        for request in queue.drain() {
+    pub fn submit(&mut self, requests: impl IntoIterator<Item = IoRequest>) {
+        for request in requests {
             let mark = match &request.op {
                 IoOp::Sync { file } => self
                     .handles
