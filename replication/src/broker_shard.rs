@@ -7,6 +7,7 @@
 //! until they are empty. Appends of one turn to one log leave it as one coalesced write.
 //! Invariant INV-SHARD-1: every request is answered exactly once; with acks=0 at once, so that the
 //! server may keep the reply and act on a refusal.
+//! Invariant INV-SHARD-3: a log is given back only when none of its storage requests is under way.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -28,6 +29,10 @@ use crate::types::{MonotonicMs, Now, RequestId, TopicIdPartition};
 pub struct BrokerShard {
     partitions: BTreeMap<LogId, Partition>,
     by_id: BTreeMap<TopicIdPartition, LogId>,
+    /// Logs of removed partitions whose last requests are under way.
+    retiring: BTreeMap<LogId, (TopicIdPartition, Log)>,
+    /// Logs of removed partitions that nothing is under way for.
+    retired: VecDeque<(TopicIdPartition, Log)>,
     purgatory: Purgatory,
     /// Logs that may have something to submit.
     dirty: BTreeSet<LogId>,
@@ -60,10 +65,17 @@ impl BrokerShard {
         self.dirty.insert(log_id);
     }
 
-    /// Stops leading `id` and gives its log back; what waits for it is answered.
-    pub fn remove_partition(&mut self, id: TopicIdPartition) -> Option<Log> {
-        let log_id = self.by_id.remove(&id)?;
-        let partition = self.partitions.remove(&log_id)?;
+    /// Stops leading `id`; what waits for it is answered. Its log comes by
+    /// [`Self::poll_retired`] once its requests are over: until then a file of it could still be
+    /// created or replaced. Whether the partition was here.
+    pub fn remove_partition(&mut self, id: TopicIdPartition) -> bool {
+        let Some(log_id) = self.by_id.remove(&id) else {
+            return false;
+        };
+        let partition = self
+            .partitions
+            .remove(&log_id)
+            .expect("INV-SHARD-2: an indexed log is here");
         self.dirty.remove(&log_id);
         self.log_timeouts.remove(&log_id);
         self.purgatory
@@ -71,7 +83,25 @@ impl BrokerShard {
         for (request, _) in self.purgatory.readers_of(log_id) {
             self.finish_fetch(request);
         }
-        Some(partition.into_log())
+        let log = partition.into_log();
+        if log.has_requests_in_flight() {
+            self.retiring.insert(log_id, (id, log));
+        } else {
+            self.retired.push_back((id, log));
+        }
+        true
+    }
+
+    /// The log of a removed partition, to be closed or discarded; each comes once.
+    pub fn poll_retired(&mut self) -> Option<(TopicIdPartition, Log)> {
+        self.retired.pop_front()
+    }
+
+    /// Forgets idempotent producers that have been idle for as long as their log's settings say.
+    pub fn expire_producers(&mut self, now: Now) {
+        for partition in self.partitions.values_mut() {
+            partition.log_mut().expire_producers(now.wall);
+        }
     }
 
     /// The partition `id`, if this shard leads it.
@@ -251,14 +281,16 @@ impl BrokerShard {
         partition
             .log_mut()
             .increment_log_start_offset(offset, &mut self.io)?;
-        Ok(partition.log().log_start_offset())
+        let log_start_offset = partition.log().log_start_offset();
+        self.dirty.insert(log_id);
+        Ok(log_start_offset)
     }
 
     /// Takes the completion of a storage request.
     pub fn handle_io(&mut self, completion: IoCompletion) {
         let log_id = completion.log;
-        // The log may have been removed while its last requests were under way.
         let Some(partition) = self.partitions.get_mut(&log_id) else {
+            self.handle_retiring_io(completion);
             return;
         };
         let moved = partition.handle_io(completion);
@@ -276,6 +308,18 @@ impl BrokerShard {
         }
         if moved {
             self.wake_readers(log_id);
+        }
+    }
+
+    fn handle_retiring_io(&mut self, completion: IoCompletion) {
+        let log_id = completion.log;
+        let (_, log) = self
+            .retiring
+            .get_mut(&log_id)
+            .expect("INV-SHARD-3: a log stays until its requests are over");
+        log.handle_io(completion);
+        if !log.has_requests_in_flight() {
+            self.retired.extend(self.retiring.remove(&log_id));
         }
     }
 

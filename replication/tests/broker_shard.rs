@@ -1,0 +1,525 @@
+//! Scenarios of one shard: the production `BrokerShard` and logs over a disk in memory, step by step.
+//!
+//! The test is the server: it hands in requests, carries out storage requests in the order it
+//! likes, moves the clock, and takes the replies.
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use bytes::BytesMut;
+use ringlog_engine::config::{FlushPolicy, LogConfig};
+use ringlog_engine::io::IoOp;
+use ringlog_engine::log::{AppendError, Log, OpenOptions};
+use ringlog_engine::record::RecordBatchBuilder;
+use ringlog_engine::testing::{MemStorage, OpKind, batch_of};
+use ringlog_engine::types::{LeaderEpoch, LogId, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs};
+use ringlog_replication::BrokerShard;
+use ringlog_replication::request::{
+    Acks, FetchError, FetchPartition, FetchRequest, FetchResult, Isolation, ProduceError, ProduceRequest,
+    ProduceResult, Reply,
+};
+use ringlog_replication::types::{MonotonicMs, Now, RequestId, TopicId, TopicIdPartition};
+
+struct Stage {
+    shard: BrokerShard,
+    disk: MemStorage,
+    now: Now,
+    requests: u64,
+    logs: u32,
+}
+
+fn partition(number: i32) -> TopicIdPartition {
+    TopicIdPartition {
+        topic_id: TopicId([1; 16]),
+        partition: number,
+    }
+}
+
+impl Stage {
+    /// A shard that leads the partitions 0 and 1.
+    fn new(config: &LogConfig) -> Self {
+        let mut stage = Self {
+            shard: BrokerShard::new(),
+            disk: MemStorage::new(),
+            now: Now {
+                wall: TimestampMs(1_000_000),
+                monotonic: MonotonicMs(0),
+            },
+            requests: 0,
+            logs: 0,
+        };
+        stage.open(0, config);
+        stage.open(1, config);
+        stage
+    }
+
+    fn open(&mut self, number: i32, config: &LogConfig) {
+        let options = OpenOptions {
+            recovery_point: Offset(0),
+            log_start_offset: Offset(0),
+            clean_shutdown: false,
+            now: self.now.wall,
+        };
+        let (dir, id) = (PathBuf::from(format!("/t-{number}")), LogId(self.logs));
+        self.logs += 1;
+        let (log, _) =
+            Log::open(&dir, id, config.clone(), options, &mut self.disk).expect("the disk is sound");
+        self.shard.add_partition(partition(number), log, LeaderEpoch(0));
+    }
+
+    fn produce(&mut self, acks: Acks, partitions: &[i32]) -> RequestId {
+        let batches = partitions.iter().map(|&p| (p, batch_of(1, 100, self.now.wall)));
+        self.produce_batches(acks, batches.collect())
+    }
+
+    fn produce_batches(&mut self, acks: Acks, batches: Vec<(i32, BytesMut)>) -> RequestId {
+        let id = self.next_id();
+        let request = ProduceRequest {
+            id,
+            acks,
+            timeout_ms: 1000,
+            partitions: batches
+                .into_iter()
+                .map(|(p, batch)| (partition(p), batch))
+                .collect(),
+        };
+        self.shard.handle_produce(request, self.now);
+        id
+    }
+
+    /// Reads from these partitions and offsets.
+    fn fetch(&mut self, max_wait_ms: u64, min_bytes: u32, from: &[(i32, i64)]) -> RequestId {
+        let id = self.next_id();
+        let partitions = from.iter().map(|&(p, offset)| FetchPartition {
+            partition: partition(p),
+            offset: Offset(offset),
+            max_bytes: 1 << 20,
+            current_leader_epoch: LeaderEpoch::NONE,
+        });
+        let request = FetchRequest {
+            id,
+            max_wait_ms,
+            min_bytes,
+            isolation: Isolation::ReadUncommitted,
+            partitions: partitions.collect(),
+        };
+        self.shard.handle_fetch(request, self.now);
+        id
+    }
+
+    fn next_id(&mut self) -> RequestId {
+        self.requests += 1;
+        RequestId(self.requests)
+    }
+
+    /// Ends the turn: its storage requests go to the disk.
+    fn turn(&mut self) {
+        self.shard.end_turn(self.now);
+        self.disk.submit(self.shard.poll_io());
+    }
+
+    /// Carries out the oldest request of this kind; it must be there.
+    fn complete(&mut self, kind: OpKind) {
+        let found = self
+            .disk
+            .outstanding()
+            .position(|request| OpKind::of(&request.op) == kind);
+        let completion = self
+            .disk
+            .complete(found.unwrap_or_else(|| panic!("no {kind:?} is under way")));
+        self.shard.handle_io(completion);
+        self.turn();
+    }
+
+    /// Carries out everything.
+    fn settle(&mut self) {
+        self.turn();
+        while self.disk.outstanding().next().is_some() {
+            let completion = self.disk.complete(0);
+            self.shard.handle_io(completion);
+            self.turn();
+        }
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now.monotonic = self.now.monotonic.plus(ms);
+        self.now.wall = TimestampMs(self.now.wall.0 + i64::try_from(ms).expect("a short time"));
+        if self
+            .shard
+            .next_timeout()
+            .is_some_and(|at| at <= self.now.monotonic)
+        {
+            self.shard.handle_timeout(self.now);
+        }
+        self.turn();
+    }
+
+    /// The one reply there is, to `expected`.
+    fn produced(&mut self, expected: RequestId) -> Vec<ProduceResult> {
+        match self.shard.poll_reply() {
+            Some(Reply::Produce { id, partitions }) if id == expected => partitions,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn fetched(&mut self, expected: RequestId) -> Vec<FetchResult> {
+        match self.shard.poll_reply() {
+            Some(Reply::Fetch { id, partitions }) if id == expected => partitions,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn assert_silent(&mut self) {
+        let reply = self.shard.poll_reply();
+        assert!(reply.is_none(), "{reply:?}");
+    }
+
+    fn high_watermark(&self, number: i32) -> i64 {
+        self.shard
+            .partition(partition(number))
+            .expect("it is led here")
+            .high_watermark()
+            .0
+    }
+}
+
+fn offset(result: &ProduceResult) -> i64 {
+    result.as_ref().expect("it was acknowledged").base_offset.0
+}
+
+fn policy(flush_policy: FlushPolicy) -> LogConfig {
+    LogConfig {
+        flush_policy,
+        ..LogConfig::default()
+    }
+}
+
+#[test]
+fn each_level_of_acknowledgement_waits_for_its_own_event() {
+    let mut stage = Stage::new(&policy(FlushPolicy::Group));
+    stage.settle();
+    let none = stage.produce(Acks::None, &[0]);
+    assert_eq!(offset(&stage.produced(none)[0]), 0);
+    let leader = stage.produce(Acks::Leader, &[0]);
+    let all = stage.produce(Acks::All, &[0]);
+    stage.turn();
+    stage.assert_silent();
+
+    stage.complete(OpKind::Write);
+    assert_eq!(offset(&stage.produced(leader)[0]), 1);
+    stage.assert_silent();
+    assert_eq!(stage.high_watermark(0), 0, "written is not flushed");
+
+    stage.complete(OpKind::Sync);
+    assert_eq!(offset(&stage.produced(all)[0]), 2);
+    assert_eq!(stage.high_watermark(0), 3);
+    stage.assert_silent();
+}
+
+#[test]
+fn where_the_system_flushes_a_write_commits() {
+    let mut stage = Stage::new(&policy(FlushPolicy::Os));
+    stage.settle();
+    let all = stage.produce(Acks::All, &[0]);
+    stage.turn();
+    stage.complete(OpKind::Write);
+    assert_eq!(offset(&stage.produced(all)[0]), 0);
+    assert_eq!(stage.high_watermark(0), 1);
+    assert!(
+        !stage
+            .disk
+            .outstanding()
+            .any(|request| matches!(request.op, IoOp::Sync { .. }))
+    );
+}
+
+#[test]
+fn a_request_for_several_partitions_is_answered_once_and_whole() {
+    let mut stage = Stage::new(&LogConfig::default());
+    stage.settle();
+    // The third is not here; the fourth is no batch.
+    let id = stage.produce_batches(
+        Acks::All,
+        vec![
+            (0, batch_of(2, 10, stage.now.wall)),
+            (1, batch_of(3, 10, stage.now.wall)),
+            (9, batch_of(1, 10, stage.now.wall)),
+            (0, BytesMut::from(&b"no batch"[..])),
+            (0, batch_of(1, 10, stage.now.wall)),
+        ],
+    );
+    stage.turn();
+    stage.complete(OpKind::Write);
+    stage.complete(OpKind::Sync);
+    stage.assert_silent();
+    stage.settle();
+    let results = stage.produced(id);
+    assert_eq!(
+        [offset(&results[0]), offset(&results[1]), offset(&results[4])],
+        [0, 0, 2]
+    );
+    assert!(matches!(results[2], Err(ProduceError::UnknownPartition)));
+    assert!(matches!(
+        results[3],
+        Err(ProduceError::Append(AppendError::Batch(_)))
+    ));
+    stage.assert_silent();
+}
+
+#[test]
+fn an_acknowledgement_that_comes_too_late_is_not_given_twice() {
+    let mut stage = Stage::new(&LogConfig::default());
+    stage.settle();
+    let late = stage.produce(Acks::All, &[0, 1]);
+    stage.turn();
+    stage.pass(999);
+    stage.assert_silent();
+    stage.pass(1);
+    let results = stage.produced(late);
+    assert!(
+        results
+            .iter()
+            .all(|result| matches!(result, Err(ProduceError::TimedOut)))
+    );
+    // The batch is there all the same, and the next one's wait is not confused by it.
+    let next = stage.produce(Acks::All, &[0]);
+    stage.settle();
+    assert_eq!(offset(&stage.produced(next)[0]), 1);
+    stage.assert_silent();
+    assert_eq!(stage.shard.next_timeout(), None, "nothing waits any more");
+}
+
+#[test]
+fn a_duplicate_is_acknowledged_with_its_batch_and_not_before() {
+    let mut stage = Stage::new(&LogConfig::default());
+    stage.settle();
+    let batch = |now, sequence| {
+        let mut builder =
+            RecordBatchBuilder::new().producer(ProducerId(5), ProducerEpoch(0), Sequence(sequence));
+        builder.append(now, None, Some(b"v"), &[]).unwrap();
+        BytesMut::from(builder.build().unwrap().as_ref())
+    };
+    let wall = stage.now.wall;
+    let first = stage.produce_batches(Acks::All, vec![(0, batch(wall, 0))]);
+    let again = stage.produce_batches(Acks::All, vec![(0, batch(wall, 0))]);
+    let gap = stage.produce_batches(Acks::All, vec![(0, batch(wall, 2))]);
+    assert!(matches!(
+        stage.produced(gap)[0],
+        Err(ProduceError::Append(AppendError::Producer(_)))
+    ));
+    stage.assert_silent();
+    stage.settle();
+    assert_eq!(offset(&stage.produced(first)[0]), 0);
+    assert_eq!(offset(&stage.produced(again)[0]), 0);
+    assert_eq!(stage.high_watermark(0), 1, "appended once");
+    let later = stage.produce_batches(Acks::All, vec![(0, batch(wall, 0))]);
+    assert_eq!(offset(&stage.produced(later)[0]), 0, "acknowledged long since");
+
+    // After a day of silence the producer is forgotten, and may begin anywhere.
+    stage.pass(86_400_001);
+    stage.shard.expire_producers(stage.now);
+    let wall = stage.now.wall;
+    let anew = stage.produce_batches(Acks::All, vec![(0, batch(wall, 40))]);
+    stage.settle();
+    assert_eq!(offset(&stage.produced(anew)[0]), 1);
+}
+
+#[test]
+fn a_failed_flush_acknowledges_nothing_and_takes_nothing_more() {
+    let mut stage = Stage::new(&LogConfig::default());
+    stage.settle();
+    let good = stage.produce(Acks::All, &[0]);
+    stage.settle();
+    stage.produced(good);
+    let (both, other) = (stage.produce(Acks::All, &[0, 1]), stage.produce(Acks::All, &[1]));
+    stage.turn();
+    stage.complete(OpKind::Write);
+    stage.disk.fail_next(OpKind::Sync, ErrorKind::Other);
+    stage.complete(OpKind::Sync);
+    stage.assert_silent();
+    stage.settle();
+    let results = stage.produced(both);
+    assert!(
+        matches!(results[0], Err(ProduceError::LogFailed)),
+        "{:?}",
+        results[0]
+    );
+    assert_eq!(offset(&results[1]), 0);
+    assert_eq!(offset(&stage.produced(other)[0]), 1, "the other log goes on");
+
+    let refused = stage.produce(Acks::All, &[0]);
+    let results = stage.produced(refused);
+    assert!(matches!(
+        results[0],
+        Err(ProduceError::Append(AppendError::Poisoned(_)))
+    ));
+    // What was committed is still read, and no more than that.
+    let read = stage.fetch(0, 0, &[(0, 0), (0, 1)]);
+    let results = stage.fetched(read);
+    assert!(results[0].as_ref().unwrap().plan.is_some());
+    assert!(results[1].as_ref().unwrap().plan.is_none());
+    assert_eq!(results[0].as_ref().unwrap().high_watermark, Offset(1));
+}
+
+#[test]
+fn a_full_disk_refuses_appends_until_there_is_room() {
+    let mut stage = Stage::new(&LogConfig::default());
+    stage.settle();
+    stage.disk.set_capacity(Some(150));
+    let first = stage.produce(Acks::All, &[0, 0]);
+    stage.turn();
+    stage.complete(OpKind::Write);
+    let refused = stage.produce(Acks::All, &[0]);
+    let results = stage.produced(refused);
+    assert!(matches!(
+        results[0],
+        Err(ProduceError::Append(AppendError::StorageFull))
+    ));
+    stage.disk.set_capacity(None);
+    for _ in 0..3 {
+        stage.pass(100);
+        stage.settle();
+    }
+    let results = stage.produced(first);
+    assert_eq!([offset(&results[0]), offset(&results[1])], [0, 1]);
+    let next = stage.produce(Acks::All, &[0]);
+    stage.settle();
+    assert_eq!(offset(&stage.produced(next)[0]), 2);
+}
+
+#[test]
+fn a_fetch_waits_for_bytes_that_are_committed() {
+    let mut stage = Stage::new(&LogConfig::default());
+    stage.settle();
+    let waiting = stage.fetch(500, 1, &[(0, 0), (1, 0)]);
+    stage.assert_silent();
+    let produced = stage.produce(Acks::Leader, &[1]);
+    stage.turn();
+    stage.complete(OpKind::Write);
+    stage.produced(produced);
+    stage.assert_silent();
+    stage.complete(OpKind::Sync);
+    let results = stage.fetched(waiting);
+    assert!(results[0].as_ref().unwrap().plan.is_none());
+    assert!(results[1].as_ref().unwrap().plan.is_some());
+    stage.pass(1000);
+    stage.assert_silent();
+    assert_eq!(stage.shard.next_timeout(), None);
+}
+
+#[test]
+fn a_fetch_adds_up_its_partitions_and_gives_up_at_its_time() {
+    let mut stage = Stage::new(&LogConfig::default());
+    stage.settle();
+    let each = u32::try_from(batch_of(1, 100, stage.now.wall).len()).unwrap();
+    let enough = stage.fetch(500, 2 * each, &[(0, 0), (1, 0)]);
+    let too_much = stage.fetch(500, 2 * each + 1, &[(0, 0), (1, 0)]);
+    let now = stage.fetch(0, 1, &[(0, 0)]);
+    assert!(
+        stage.fetched(now)[0].as_ref().unwrap().plan.is_none(),
+        "no wait was asked for"
+    );
+    for (number, ready) in [(0, false), (1, true)] {
+        let id = stage.produce(Acks::All, &[number]);
+        stage.settle();
+        stage.produced(id);
+        if ready {
+            let results = stage.fetched(enough);
+            assert!(
+                results
+                    .iter()
+                    .all(|result| result.as_ref().unwrap().plan.is_some())
+            );
+        }
+        stage.assert_silent();
+    }
+    stage.pass(499);
+    stage.assert_silent();
+    stage.pass(1);
+    assert_eq!(stage.fetched(too_much).len(), 2);
+    stage.shard.finish_fetch(too_much);
+    stage.assert_silent();
+}
+
+#[test]
+fn an_offset_that_is_not_there_ends_the_wait() {
+    let mut stage = Stage::new(&LogConfig::default());
+    stage.settle();
+    let id = stage.produce(Acks::All, &[0, 0, 0]);
+    stage.settle();
+    stage.produced(id);
+    for from in [4, -1] {
+        let id = stage.fetch(500, 1 << 20, &[(1, 0), (0, from)]);
+        assert!(matches!(stage.fetched(id)[1], Err(FetchError::Read(_))), "{from}");
+    }
+    let id = stage.fetch(500, 1 << 20, &[(7, 0)]);
+    assert!(matches!(stage.fetched(id)[0], Err(FetchError::UnknownPartition)));
+
+    assert!(stage.shard.delete_records(partition(0), Some(Offset(4))).is_err());
+    assert_eq!(
+        stage.shard.delete_records(partition(0), Some(Offset(2))).unwrap(),
+        Offset(2)
+    );
+    assert_eq!(
+        stage.shard.delete_records(partition(0), Some(Offset(1))).unwrap(),
+        Offset(2),
+        "never back"
+    );
+    assert_eq!(stage.shard.delete_records(partition(0), None).unwrap(), Offset(3));
+    let id = stage.fetch(0, 0, &[(0, 2), (0, 3)]);
+    let results = stage.fetched(id);
+    assert!(results[0].is_err() && results[1].is_ok());
+}
+
+#[test]
+fn removal_answers_what_waits_and_gives_the_log_back_when_its_requests_are_over() {
+    let small = LogConfig {
+        segment_bytes: 400,
+        ..LogConfig::default()
+    };
+    let mut stage = Stage::new(&small);
+    stage.settle();
+    let (reader, both) = (
+        stage.fetch(60_000, 1 << 20, &[(0, 0), (1, 0)]),
+        stage.fetch(60_000, 1, &[(1, 9)]),
+    );
+    stage.fetched(both);
+    // Enough for a second segment, whose file is being created when the partition goes.
+    let writer = stage.produce(Acks::All, &[0, 0, 0, 1]);
+    stage.turn();
+    assert!(
+        stage
+            .disk
+            .outstanding()
+            .any(|request| matches!(request.op, IoOp::Create { .. }))
+    );
+    assert!(stage.shard.remove_partition(partition(0)));
+    assert!(!stage.shard.remove_partition(partition(0)));
+    let results = stage.fetched(reader);
+    assert!(matches!(results[0], Err(FetchError::UnknownPartition)));
+    assert!(results[1].is_ok());
+    assert!(stage.shard.poll_retired().is_none(), "its requests are under way");
+
+    stage.settle();
+    let results = stage.produced(writer);
+    assert!(
+        results[..3]
+            .iter()
+            .all(|result| matches!(result, Err(ProduceError::UnknownPartition)))
+    );
+    assert_eq!(offset(&results[3]), 0);
+    let (id, log) = stage.shard.poll_retired().expect("its requests are over");
+    assert_eq!(id, partition(0));
+    assert!(log.segment_count() > 1);
+    log.discard(&mut stage.disk);
+    assert!(stage.shard.poll_retired().is_none());
+
+    // The name is free for another log.
+    stage.open(0, &small);
+    let id = stage.produce(Acks::All, &[0]);
+    stage.settle();
+    stage.produced(id);
+    stage.assert_silent();
+    assert_eq!(stage.shard.next_timeout(), None);
+}
