@@ -257,7 +257,10 @@ pub(crate) fn random_bytes() -> io::Result<[u8; 16]> {
 
 /// Replaces `path`, atomically and durably.
 pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let staged = path.with_extension("tmp");
+    // As the engine names its own, which a log that opens clears away.
+    let mut staged = path.as_os_str().to_owned();
+    staged.push(".tmp");
+    let staged = PathBuf::from(staged);
     let mut file = File::create(&staged)?;
     file.write_all(bytes)?;
     file.sync_all()?;

@@ -2,7 +2,8 @@
 //!
 //! What a client claims is not counted, only what it has sent. When the budget is used up,
 //! connections wait before they read on; one of them at a time may overdraw it, so that
-//! half-received requests cannot block each other for good. Memory stays within the budget plus one request.
+//! half-received requests cannot block each other for good: one that has begun, since a connection
+//! between requests may have nothing to say for long. Memory stays within the budget plus one request.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -53,7 +54,7 @@ impl RequestMemory {
             if self.overdraws || self.budget.used_bytes.get() < self.budget.limit_bytes {
                 return;
             }
-            if !self.budget.overdrawn.get() {
+            if self.bytes > 0 && !self.budget.overdrawn.get() {
                 self.budget.overdrawn.set(true);
                 self.overdraws = true;
                 return;
@@ -107,8 +108,11 @@ mod tests {
         let budget = Budget::new(10);
         let mut first = budget.open();
         first.add(10);
-        let mut second = budget.open();
-        let mut third = budget.open();
+        let mut idle = budget.open();
+        assert!(!is_ready(&mut idle), "nothing of a request is there yet");
+        let [mut second, mut third] = [budget.open(), budget.open()];
+        second.add(1);
+        third.add(1);
         assert!(is_ready(&mut second), "the second may overdraw");
         assert!(!is_ready(&mut third), "the third must wait");
         drop(second);

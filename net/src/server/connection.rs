@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use ringlog_engine::rt::residency::ensure_resident;
-use ringlog_engine::rt::send_file;
+use ringlog_engine::rt::{FileRange, send_file};
 use tokio::io::AsyncWriteExt;
 
 use super::budget::{Budget, RequestMemory};
@@ -29,6 +29,10 @@ use crate::protocol::encode::Segment;
 
 /// A request's bytes, or a client's reading of a reply, may stand still for so long.
 const STALL_LIMIT: Duration = Duration::from_secs(30);
+
+/// So much of a reply must be taken within [`STALL_LIMIT`]: a slow client is served, however long its
+/// whole reply takes.
+const SEND_BYTES: u32 = 128 * 1024;
 
 /// What a request's handler may use.
 #[derive(Debug)]
@@ -156,20 +160,34 @@ async fn write_response(
     for segment in response.frame.into_segments() {
         match segment {
             Segment::Bytes(bytes) => {
-                timeout(STALL_LIMIT, socket.write_all(&bytes))
-                    .await
-                    .map_err(|_| ConnectionError::Stalled)??;
+                for piece in bytes.chunks(usize::try_from(SEND_BYTES).expect("32 bits fit")) {
+                    timeout(STALL_LIMIT, socket.write_all(piece))
+                        .await
+                        .map_err(|_| ConnectionError::Stalled)??;
+                }
             }
             Segment::External { tag, .. } => {
                 let payload = usize::try_from(tag).expect("32 bits fit");
                 let range = &response.payloads[payload];
                 ensure_resident(&context.shard.io, range).await?;
-                let sent = send_file(socket.as_ref(), range, context.shard.io.counters());
-                timeout(STALL_LIMIT, sent)
-                    .await
-                    .map_err(|_| ConnectionError::Stalled)??;
+                for piece in pieces(range) {
+                    let sent = send_file(socket.as_ref(), &piece, context.shard.io.counters());
+                    timeout(STALL_LIMIT, sent)
+                        .await
+                        .map_err(|_| ConnectionError::Stalled)??;
+                }
             }
         }
     }
     Ok(())
+}
+
+/// `range` in parts of [`SEND_BYTES`].
+fn pieces(range: &FileRange) -> impl Iterator<Item = FileRange> + '_ {
+    let starts = (0..range.len_bytes).step_by(usize::try_from(SEND_BYTES).expect("32 bits fit"));
+    starts.map(|start| FileRange {
+        file: range.file.clone(),
+        position: range.position + u64::from(start),
+        len_bytes: (range.len_bytes - start).min(SEND_BYTES),
+    })
 }

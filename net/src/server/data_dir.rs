@@ -272,7 +272,8 @@ impl DataDir {
             .collect())
     }
 
-    /// All partition directories. Other entries are left alone.
+    /// All partition directories, known by their `partition.metadata` or a segment. Other entries are
+    /// left alone.
     pub(crate) fn partitions(&self) -> Result<Vec<FoundPartition>, DataDirError> {
         let mut found = Vec::new();
         for path in self.entries()? {
@@ -285,6 +286,10 @@ impl DataDir {
             }
             let metadata = fs::read(path.join(PARTITION_METADATA)).ok();
             let topic_id = metadata.and_then(|bytes| PartitionMetadata::decode(&bytes).ok());
+            // Someone else's directory may be called so.
+            if topic_id.is_none() && !holds_segments(&path) {
+                continue;
+            }
             found.push(FoundPartition {
                 topic: topic.to_owned(),
                 partition,
@@ -327,6 +332,14 @@ fn name_of(path: &Path) -> String {
     path.file_name()
         .map(|name| name.to_string_lossy().into_owned())
         .unwrap_or_default()
+}
+
+fn holds_segments(dir: &Path) -> bool {
+    fs::read_dir(dir).is_ok_and(|entries| {
+        entries
+            .flatten()
+            .any(|entry| Path::new(&entry.file_name()).extension() == Some("log".as_ref()))
+    })
 }
 
 /// Splits `topic-3`; `None` for any other name, a topic that is being deleted among them.

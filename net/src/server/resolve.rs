@@ -34,7 +34,11 @@ pub(super) fn answer_fetch(
         let _ = to.send(
             results
                 .into_iter()
-                .map(|result| range_of(shard, result?))
+                .map(|result| {
+                    let fetched = result?;
+                    let available_bytes = available_bytes(&fetched);
+                    range_of(shard, fetched, available_bytes)
+                })
                 .collect(),
         );
         return;
@@ -52,7 +56,11 @@ pub(super) fn answer_fetch(
     });
 }
 
-fn range_of(shard: &Shard, fetched: Fetched) -> FetchedResult {
+fn available_bytes(fetched: &Fetched) -> u64 {
+    fetched.plan.as_ref().map_or(0, ReadPlan::available_bytes)
+}
+
+fn range_of(shard: &Shard, fetched: Fetched, available_bytes: u64) -> FetchedResult {
     let range = match fetched.plan {
         None => None,
         Some(plan) => Some(FetchRange {
@@ -66,6 +74,7 @@ fn range_of(shard: &Shard, fetched: Fetched) -> FetchedResult {
     };
     Ok(FetchedRange {
         range,
+        available_bytes,
         high_watermark: fetched.high_watermark,
         last_stable_offset: fetched.last_stable_offset,
         log_start_offset: fetched.log_start_offset,
@@ -78,6 +87,7 @@ fn file(shard: &Shard, file: FileId) -> Result<Arc<LogFile>, FetchError> {
 }
 
 async fn locate(shard: &Rc<Shard>, mut fetched: Fetched) -> FetchedResult {
+    let available_bytes = available_bytes(&fetched);
     for _ in 0..SEGMENTS_MAX {
         let Some(plan) = &mut fetched.plan else { break };
         if plan.is_located() {
@@ -109,7 +119,7 @@ async fn locate(shard: &Rc<Shard>, mut fetched: Fetched) -> FetchedResult {
             "no batch was found in too many segments".into(),
         ));
     }
-    range_of(shard, fetched)
+    range_of(shard, fetched, available_bytes)
 }
 
 async fn read_headers(shard: &Rc<Shard>, plan: &ReadPlan) -> Result<Vec<u8>, FetchError> {

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use ringlog_engine::rt::mailbox::{Mailbox, MailboxReceiver, mailboxes};
 use ringlog_engine::rt::{
-    BackendChoice, ShardConfig, ShardContext, ShardHandle, ShardStartError, limits, spawn_shard,
+    BackendChoice, Counter, Counters, ShardConfig, ShardContext, ShardHandle, ShardStartError, limits,
+    spawn_shard,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -147,10 +148,21 @@ async fn serve(config: ServerConfig) -> Result<(), ServeError> {
         );
     }
     control.close().await?;
+    let counters: Vec<_> = handles.iter().map(|handle| handle.counters().clone()).collect();
     for (index, handle) in handles.into_iter().enumerate() {
         handle.join().map_err(|_| ServeError::ShardPanic(index))?;
     }
-    tracing::info!("stopped");
+    let sum = |counter: fn(&Counters) -> &Counter| -> u64 {
+        counters.iter().map(|shard| counter(shard).value()).sum()
+    };
+    tracing::info!(
+        sendfile_bytes = sum(|shard| &shard.sendfile_bytes),
+        fetch_bytes_copied = sum(|shard| &shard.fetch_bytes_copied),
+        ring_write_bytes = sum(|shard| &shard.ring_write_bytes),
+        ring_syncs = sum(|shard| &shard.ring_syncs),
+        blocking_ops = sum(|shard| &shard.blocking_ops),
+        "stopped"
+    );
     Ok(())
 }
 

@@ -46,6 +46,8 @@ pub(crate) struct Shard {
     draining: Cell<bool>,
     shards: Vec<Mailbox<ShardRequest>>,
     replies: RefCell<HashMap<RequestId, ReplyTo>>,
+    /// Who waits for the last request of a removed partition.
+    removals: RefCell<HashMap<TopicIdPartition, oneshot::Sender<()>>>,
     next_request: Cell<u64>,
     next_log: Cell<u32>,
     touched: Notify,
@@ -79,6 +81,7 @@ impl Shard {
             draining: Cell::new(false),
             shards: setup.shards,
             replies: RefCell::default(),
+            removals: RefCell::default(),
             next_request: Cell::new(0),
             next_log: Cell::new(0),
             touched: Notify::new(),
@@ -94,6 +97,11 @@ impl Shard {
     /// The settings in force.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         self.view.borrow().config.clone()
+    }
+
+    /// Whether nothing may wait any more, since the broker stops.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.get()
     }
 
     /// The number of shards.
@@ -207,10 +215,11 @@ impl Shard {
                 let _ = reply.send(self.open(&mut broker, open));
             }
             ShardRequest::Remove(id, reply) => {
-                if let Some(log) = broker.remove_partition(id) {
-                    log.discard(&mut *self.io.files().borrow_mut());
+                if broker.remove_partition(id) {
+                    self.removals.borrow_mut().insert(id, reply);
+                } else {
+                    let _ = reply.send(());
                 }
-                let _ = reply.send(());
             }
             ShardRequest::Configure(id, config, reply) => {
                 if let Some(partition) = broker.partition_mut(id) {
@@ -219,6 +228,7 @@ impl Shard {
                 let _ = reply.send(());
             }
             ShardRequest::Checkpoint(reply) => {
+                broker.expire_producers(self.now());
                 let _ = reply.send(checkpoints(&broker));
             }
             ShardRequest::Drain(reply) => {
@@ -253,6 +263,12 @@ impl Shard {
         let mut broker = self.broker.borrow_mut();
         broker.end_turn(self.now());
         self.io.submit(broker.poll_io());
+        while let Some((id, log)) = broker.poll_retired() {
+            log.discard(&mut *self.io.files().borrow_mut());
+            if let Some(removed) = self.removals.borrow_mut().remove(&id) {
+                let _ = removed.send(());
+            }
+        }
         while let Some(reply) = broker.poll_reply() {
             let id = match &reply {
                 Reply::Produce { id, .. } | Reply::Fetch { id, .. } => *id,
@@ -285,11 +301,13 @@ impl Shard {
         Some(self.started + Duration::from_millis(at.0))
     }
 
-    /// Whether every log has on disk what it has taken.
+    /// Whether every log has on disk what it has taken, or cannot have it: a full disk does not
+    /// keep the broker from stopping.
     fn is_settled(&self) -> bool {
         self.broker.borrow().partitions().all(|p| {
             let log = p.log();
-            log.poison().is_some() || log.is_idle()
+            let failed = log.poison().is_some() || log.is_stalled();
+            log.is_idle() || failed && !log.has_requests_in_flight()
         })
     }
 
@@ -299,7 +317,9 @@ impl Shard {
         let mut closed = checkpoints(&broker);
         let mut files = self.io.files().borrow_mut();
         for checkpoint in &mut closed {
-            let Some(mut log) = broker.remove_partition(checkpoint.partition) else {
+            broker.remove_partition(checkpoint.partition);
+            let Some((_, mut log)) = broker.poll_retired() else {
+                checkpoint.clean = false;
                 continue;
             };
             match log.close(&mut *files) {
@@ -351,7 +371,8 @@ pub(crate) async fn run(shard: Rc<Shard>, mut mailbox: MailboxReceiver<ShardRequ
             }
         }
         shard.end_turn();
-        if stop.is_some() && shard.is_settled() && shard.replies.borrow().is_empty() {
+        // Every reply is out then, but for appends that a full disk keeps waiting.
+        if stop.is_some() && shard.is_settled() {
             break;
         }
     }

@@ -96,6 +96,8 @@ pub(crate) struct OpenPartition {
 #[derive(Debug)]
 pub(crate) struct FetchedRange {
     pub(crate) range: Option<FetchRange>,
+    /// As the shard counted when it compared with `min_bytes`: perhaps more than the range has.
+    pub(crate) available_bytes: u64,
     pub(crate) high_watermark: Offset,
     pub(crate) last_stable_offset: Offset,
     pub(crate) log_start_offset: Offset,

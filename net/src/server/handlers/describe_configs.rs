@@ -1,5 +1,7 @@
 //! DescribeConfigs: every setting with its value, source, default and meaning.
 
+use std::collections::BTreeSet;
+
 use super::config_resource::{Resource, Target};
 use crate::config::ConfigEntry;
 use crate::protocol::error_code::ErrorCode;
@@ -11,7 +13,11 @@ use crate::server::connection::Context;
 use crate::server::dispatch::{CloseReason, PendingReply, Request};
 
 pub(crate) fn handle(context: &Context, request: &Request) -> Result<PendingReply, CloseReason> {
-    let body: DescribeConfigsRequest<'_> = request.decode()?;
+    let mut body: DescribeConfigsRequest<'_> = request.decode()?;
+    // Each once, however often it is named: a small request must not ask for a huge reply.
+    let mut named = BTreeSet::new();
+    body.resources
+        .retain(|resource| named.insert((resource.resource_type, resource.resource_name)));
     let found: Vec<_> = body
         .resources
         .iter()

@@ -1,14 +1,15 @@
 //! Fetch: ranges of the log for a consumer, waiting until there is enough.
 //!
-//! A request whose partitions lie on several shards asks each for what is there; if that is too
-//! little, each waits for what is missing beside the others' part, and the first that has it ends
-//! the wait of all. The client's limit on the whole reply is applied here, in its order of partitions.
+//! A request whose partitions lie on several shards asks each for what is there; as long as that is
+//! too little in all, the first that has more ends the wait of all, and they are asked again. The client's limit on the whole reply is applied here, in its order of partitions.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use ringlog_engine::rt::FileRange;
 use ringlog_engine::types::{LeaderEpoch, Offset};
-use ringlog_replication::request::{FetchPartition, Isolation};
+use ringlog_replication::request::{FetchError, FetchPartition, Isolation};
 use ringlog_replication::types::{RequestId, TopicId, TopicIdPartition};
 use tokio::sync::{mpsc, oneshot};
 
@@ -46,6 +47,12 @@ enum State {
         place: usize,
     },
 }
+
+/// A request waits no longer, whatever it asks for: the client may have gone meanwhile.
+const WAIT_MS_MAX: u64 = 60_000;
+
+/// Shorter than this nothing is waited for.
+const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// A consumer's request names no replica.
 const CONSUMER: i32 = -1;
@@ -91,8 +98,11 @@ pub(crate) async fn handle(context: &Context, request: Request) -> Result<Pendin
         .map(|topic| locate(&image, topic, info.version, shards, &mut calls))
         .collect();
     let wait = Wait {
-        max_wait_ms: u64::try_from(body.max_wait_ms).unwrap_or(0),
-        min_bytes: u32::try_from(body.min_bytes).unwrap_or(0),
+        max_wait_ms: u64::try_from(body.max_wait_ms).unwrap_or(0).min(WAIT_MS_MAX),
+        // What is more than the reply may hold cannot be waited for.
+        min_bytes: u32::try_from(body.min_bytes)
+            .unwrap_or(0)
+            .min(u32::try_from(max_bytes).unwrap_or(u32::MAX)),
         isolation,
         // Something is refused: the client is told at once.
         impatient: topics
@@ -103,7 +113,7 @@ pub(crate) async fn handle(context: &Context, request: Request) -> Result<Pendin
     let shard = context.shard.clone();
     Ok(Box::pin(async move {
         let results = fetch(&shard, calls, wait).await?;
-        assemble(info, &topics, results, max_bytes).map(Some)
+        assemble(info, &shard.image(), &topics, results, max_bytes).map(Some)
     }))
 }
 
@@ -145,7 +155,7 @@ fn locate(
     };
     Topic {
         name: asked.topic.to_owned(),
-        id,
+        id: topic.map_or(id, |topic| topic.id),
         partitions: asked.partitions.iter().map(slot).collect(),
     }
 }
@@ -169,7 +179,7 @@ struct Wait {
     impatient: bool,
 }
 
-async fn fetch(shard: &std::rc::Rc<Shard>, calls: Calls, wait: Wait) -> Result<Results, CloseReason> {
+async fn fetch(shard: &Rc<Shard>, calls: Calls, wait: Wait) -> Result<Results, CloseReason> {
     let call = |partitions: &[FetchPartition], max_wait_ms, min_bytes| FetchCall {
         max_wait_ms,
         min_bytes,
@@ -181,35 +191,57 @@ async fn fetch(shard: &std::rc::Rc<Shard>, calls: Calls, wait: Wait) -> Result<R
         let answer = answer.await.map_err(|_| CloseReason::Stopping)?;
         return Ok(Results::from([(*target, answer)]));
     }
-    let mut now = Results::new();
+    let deadline = Instant::now() + Duration::from_millis(wait.max_wait_ms);
+    let mut results = fetch_now(shard, &calls, &call).await?;
+    loop {
+        let available: BTreeMap<_, _> = results
+            .iter()
+            .map(|(target, results)| (*target, available_bytes(results)))
+            .collect();
+        let enough = calls.is_empty() || available.values().sum::<u64>() >= u64::from(wait.min_bytes);
+        let failed = results.values().flatten().any(Result::is_err);
+        let left = deadline.saturating_duration_since(Instant::now());
+        if enough || failed || wait.impatient || left < MILLISECOND || shard.is_draining() {
+            return Ok(results);
+        }
+        let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        // No shard knows what the others have: each waits for anything more than it has, and all are
+        // added up again then.
+        let more = |target: usize, partitions: &[FetchPartition]| {
+            let more = u32::try_from(available[&target] + 1).unwrap_or(u32::MAX);
+            call(partitions, left_ms, more)
+        };
+        results = fetch_later(shard, &calls, more).await?;
+    }
+}
+
+/// What every shard has, without waiting.
+async fn fetch_now(
+    shard: &Rc<Shard>,
+    calls: &Calls,
+    call: impl Fn(&[FetchPartition], u64, u32) -> FetchCall,
+) -> Result<Results, CloseReason> {
     let mut asked = Vec::new();
-    for (target, partitions) in &calls {
+    for (target, partitions) in calls {
         asked.push((*target, ask(shard, *target, call(partitions, 0, 0)).await.1));
     }
+    let mut results = Results::new();
     for (target, answer) in asked {
-        now.insert(target, answer.await.map_err(|_| CloseReason::Stopping)?);
+        results.insert(target, answer.await.map_err(|_| CloseReason::Stopping)?);
     }
-    let bytes: BTreeMap<_, _> = now
-        .iter()
-        .map(|(target, results)| (*target, total(results)))
-        .collect();
-    let all: u64 = bytes.values().sum();
-    let failed = now.values().flatten().any(Result::is_err);
-    if wait.impatient
-        || failed
-        || calls.is_empty()
-        || wait.max_wait_ms == 0
-        || all >= u64::from(wait.min_bytes)
-    {
-        return Ok(now);
-    }
-    // Each shard waits for what is missing beside the others' part.
+    Ok(results)
+}
+
+/// What every shard has once the first of them has what its call waits for.
+async fn fetch_later(
+    shard: &Rc<Shard>,
+    calls: &Calls,
+    call: impl Fn(usize, &[FetchPartition]) -> FetchCall,
+) -> Result<Results, CloseReason> {
     let (ready, mut first_ready) = mpsc::channel::<()>(1);
     let mut waiting = Vec::new();
-    for (target, partitions) in &calls {
-        let missing = u64::from(wait.min_bytes) - (all - bytes[target]);
-        let missing = u32::try_from(missing).unwrap_or(u32::MAX);
-        let (id, answer) = ask(shard, *target, call(partitions, wait.max_wait_ms, missing)).await;
+    for (target, partitions) in calls {
+        let (id, answer) = ask(shard, *target, call(*target, partitions)).await;
         let ready = ready.clone();
         let answer = tokio::task::spawn_local(async move {
             let answer = answer.await;
@@ -231,7 +263,7 @@ async fn fetch(shard: &std::rc::Rc<Shard>, calls: Calls, wait: Wait) -> Result<R
 }
 
 async fn ask(
-    shard: &std::rc::Rc<Shard>,
+    shard: &Rc<Shard>,
     target: usize,
     call: FetchCall,
 ) -> (RequestId, oneshot::Receiver<Vec<FetchedResult>>) {
@@ -241,17 +273,18 @@ async fn ask(
     (id, answer)
 }
 
-fn total(results: &[FetchedResult]) -> u64 {
-    let ranges = results
+fn available_bytes(results: &[FetchedResult]) -> u64 {
+    results
         .iter()
         .flatten()
-        .filter_map(|fetched| fetched.range.as_ref());
-    ranges.map(|range| u64::from(range.file.len_bytes)).sum()
+        .map(|fetched| fetched.available_bytes)
+        .sum()
 }
 
 /// Builds the reply; `max_bytes` bounds its records, but the first batch of all is always whole.
 fn assemble(
     info: RequestInfo,
+    image: &MetadataImage,
     topics: &[Topic],
     mut results: Results,
     max_bytes: usize,
@@ -261,14 +294,22 @@ fn assemble(
         left: max_bytes,
         empty: true,
     };
-    let responses = topics.iter().map(|topic| FetchableTopicResponse {
-        topic: &topic.name,
-        topic_id: Uuid(topic.id.0),
-        partitions: topic
-            .partitions
-            .iter()
-            .map(|slot| partition_data(slot, &mut results, &mut room, &mut payloads))
-            .collect(),
+    let responses = topics.iter().map(|topic| {
+        // The topic may have been deleted while the request waited.
+        let missing = match image.topic_by_id(topic.id) {
+            Some(_) => error_map::fetch(&FetchError::UnknownPartition),
+            None if info.version >= 13 => ErrorCode::UnknownTopicId,
+            None => ErrorCode::UnknownTopicOrPartition,
+        };
+        FetchableTopicResponse {
+            topic: &topic.name,
+            topic_id: Uuid(topic.id.0),
+            partitions: topic
+                .partitions
+                .iter()
+                .map(|slot| partition_data(slot, missing, &mut results, &mut room, &mut payloads))
+                .collect(),
+        }
     });
     let response = FetchResponse {
         responses: responses.collect(),
@@ -301,6 +342,7 @@ impl Room {
 
 fn partition_data(
     slot: &Slot,
+    missing: ErrorCode,
     results: &mut Results,
     room: &mut Room,
     payloads: &mut Vec<FileRange>,
@@ -321,6 +363,7 @@ fn partition_data(
     let result = results.get_mut(&shard).and_then(|results| results.get_mut(place));
     let fetched = match result {
         Some(Ok(fetched)) => fetched,
+        Some(Err(FetchError::UnknownPartition)) => return refused(missing),
         Some(Err(error)) => return refused(error_map::fetch(error)),
         None => return refused(ErrorCode::UnknownServerError),
     };

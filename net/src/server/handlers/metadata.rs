@@ -1,5 +1,6 @@
 //! Metadata: brokers, topics, partitions and their leaders; creates topics where that is asked for.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ringlog_replication::types::TopicId;
@@ -45,8 +46,12 @@ pub(crate) async fn handle(context: &Context, request: Request) -> Result<Pendin
     let topics = match &asked {
         None => image.topics().map(|topic| describe(&image, topic)).collect(),
         Some(topics) => {
-            let find = |topic: &_| find(&image, topic, &refused);
-            topics.iter().map(find).collect()
+            // Each once, however often it is named: a small request must not ask for a huge reply.
+            let mut named = BTreeSet::new();
+            let once = topics
+                .iter()
+                .filter(|topic| named.insert((topic.name, topic.topic_id)));
+            once.map(|topic| find(&image, topic, &refused)).collect()
         }
     };
     request.reply(&MetadataResponse {

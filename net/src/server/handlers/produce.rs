@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use bytes::BytesMut;
+use ringlog_engine::record::{BatchHeader, Compression};
 use ringlog_replication::request::{Acks, ProduceError, ProduceResult};
-use ringlog_replication::types::TopicIdPartition;
+use ringlog_replication::types::{TopicId, TopicIdPartition};
 use tokio::sync::oneshot;
 
-use crate::protocol::encode::Records;
+use crate::metadata::MetadataImage;
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::frame::range_in_frame;
 use crate::protocol::messages::produce::{
@@ -24,9 +25,16 @@ use crate::server::response::Response;
 use crate::server::route::shard_of;
 use crate::server::shard_request::ShardRequest;
 
+/// The first version whose clients know zstd (KIP-110).
+const ZSTD_VERSION: i16 = 7;
+
+const NO_SUCH_PARTITION: &str = "this broker has no such topic or partition";
+
 /// One topic of the request.
 struct Topic {
     name: String,
+    /// `None` if there was no such topic when the request came.
+    id: Option<TopicId>,
     partitions: Vec<Slot>,
 }
 
@@ -66,7 +74,7 @@ pub(crate) async fn handle(context: &Context, request: Request) -> Result<Pendin
     };
     let acks = acks.unwrap_or(Acks::All);
     let timeout_ms = u64::try_from(body.timeout_ms).unwrap_or(0);
-    let mut topics = locate(context, &request.frame, &body, refused);
+    let mut topics = locate(context, &request, &body, refused);
     let shards = context.shard.shard_count();
     let batches = split(request.frame, &mut topics, shards);
 
@@ -87,8 +95,10 @@ pub(crate) async fn handle(context: &Context, request: Request) -> Result<Pendin
             .await;
         answers.insert(shard, answer);
     }
+    let shard = context.shard.clone();
     Ok(Box::pin(async move {
         let results = collect(answers).await?;
+        mark_deleted(&shard.image(), &mut topics, &results);
         if acks == Acks::None {
             return unacknowledged(&topics, &results);
         }
@@ -137,7 +147,7 @@ async fn collect(
 /// Finds each partition and its records' place in the frame.
 fn locate(
     context: &Context,
-    frame: &BytesMut,
+    request: &Request,
     body: &ProduceRequest<'_>,
     refused: Option<(ErrorCode, &'static str)>,
 ) -> Vec<Topic> {
@@ -146,13 +156,20 @@ fn locate(
         let topic = image.topic(data.name);
         let slot = |data: &crate::protocol::messages::produce::PartitionProduceData<'_>| {
             let partition = topic.and_then(|topic| topic.partition(data.index));
-            let state = match (refused, partition, records(frame, &data.records)) {
+            let records = data.records.borrowed().filter(|bytes| !bytes.is_empty());
+            let range = records.and_then(|bytes| range_in_frame(&request.frame, bytes));
+            let state = match (refused, partition, range) {
                 (Some((code, message)), _, _) => State::Refused(code, message),
-                (None, None, _) => State::Refused(
-                    ErrorCode::UnknownTopicOrPartition,
-                    "this broker has no such topic or partition",
-                ),
+                (None, None, _) => State::Refused(ErrorCode::UnknownTopicOrPartition, NO_SUCH_PARTITION),
                 (None, Some(_), None) => State::Refused(ErrorCode::InvalidRecord, "there are no records"),
+                (None, Some(_), Some(_))
+                    if request.info.version < ZSTD_VERSION && records.is_some_and(is_zstd) =>
+                {
+                    State::Refused(
+                        ErrorCode::UnsupportedCompressionType,
+                        "zstd needs a newer version of the request",
+                    )
+                }
                 (None, Some(partition), Some(range)) => State::Batch(partition, range),
             };
             Slot {
@@ -162,14 +179,17 @@ fn locate(
         };
         Topic {
             name: data.name.to_owned(),
+            id: topic.map(|topic| topic.id),
             partitions: data.partition_data.iter().map(slot).collect(),
         }
     };
     body.topic_data.iter().map(topic).collect()
 }
 
-fn records(frame: &[u8], records: &Records<'_>) -> Option<Range<usize>> {
-    range_in_frame(frame, records.borrowed().filter(|bytes| !bytes.is_empty())?)
+/// Whether the batch says that it is compressed by zstd; whether it is a batch at all is checked later.
+fn is_zstd(bytes: &[u8]) -> bool {
+    let compression = BatchHeader::peek(bytes).and_then(|header| header.attributes().compression());
+    compression.is_ok_and(|compression| compression == Compression::Zstd)
 }
 
 type Batches = BTreeMap<usize, Vec<(TopicIdPartition, BytesMut)>>;
@@ -194,6 +214,20 @@ fn split(mut frame: BytesMut, topics: &mut [Topic], shards: usize) -> Batches {
         };
     }
     batches
+}
+
+/// Says what happened to partitions that were deleted while their batches were under way.
+fn mark_deleted(image: &MetadataImage, topics: &mut [Topic], results: &Results) {
+    for topic in topics {
+        if topic.id.is_none_or(|id| image.topic_by_id(id).is_some()) {
+            continue;
+        }
+        for slot in &mut topic.partitions {
+            if let Some(Err(ProduceError::UnknownPartition)) = result(slot, results) {
+                slot.state = State::Refused(ErrorCode::UnknownTopicOrPartition, NO_SUCH_PARTITION);
+            }
+        }
+    }
 }
 
 fn result<'a>(slot: &Slot, results: &'a Results) -> Option<&'a ProduceResult> {
