@@ -68,6 +68,8 @@ pub struct ReadPlan {
     bound: Offset,
     max_bytes: u32,
     scan_position: u64,
+    /// The scan position is what the index says, and no batch has borne it out yet.
+    from_index: bool,
     /// No batch before this position passes the bound.
     safe_end: u64,
     /// The end of what is written in this segment.
@@ -138,6 +140,7 @@ impl Log {
         } else {
             indexed(Offset(bound.0 - 1))
         };
+        let scan_position = indexed(offset);
         ReadPlan {
             file: segment.file,
             position: 0,
@@ -146,7 +149,8 @@ impl Log {
             offset,
             bound,
             max_bytes,
-            scan_position: indexed(offset),
+            scan_position,
+            from_index: scan_position > 0,
             safe_end: safe_end.min(data_end),
             data_end,
             next_segment,
@@ -202,6 +206,7 @@ impl ReadPlan {
     }
 
     /// Walks the batch headers in `chunk`, which was read at [`scan_position`](Self::scan_position).
+    /// An index that is wrong costs time, never records.
     ///
     /// # Errors
     ///
@@ -218,7 +223,20 @@ impl ReadPlan {
                 from: Offset(i64::MIN),
                 limit: Offset(i64::MAX),
             };
-            let header = match examine(rest, self.data_end - at, range) {
+            let verdict = examine(rest, self.data_end - at, range);
+            // An index may have been damaged while the log was closed. What it points to must be a
+            // batch at or below the offset; if not, the segment is walked from its start. A short
+            // chunk says nothing about the index.
+            let refuted = match verdict {
+                Verdict::Batch(header) => header.base_offset() > self.offset,
+                Verdict::End | Verdict::Bad(_) => true,
+                Verdict::NeedMore(_) => false,
+            };
+            if std::mem::take(&mut self.from_index) && refuted {
+                self.scan_position = 0;
+                return Ok(Narrow::NeedMore);
+            }
+            let header = match verdict {
                 Verdict::Batch(header) => header,
                 Verdict::NeedMore(_) if at == self.scan_position => {
                     return Err(NarrowError {
