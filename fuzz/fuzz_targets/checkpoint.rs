@@ -1,0 +1,4 @@
+//! Runs [`ringlog_fuzz::checkpoint`] under libFuzzer; the body is in the library.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| ringlog_fuzz::checkpoint(data));
