@@ -27,15 +27,30 @@ run *ARGS:
 bench *ARGS:
     cargo bench -p ringlog-bench "$@"
 
-# Run one fuzz target for a number of seconds.
+# Run one fuzz target for a number of seconds, from its seeds and what earlier runs found.
 fuzz TARGET SECONDS="60":
     #!/usr/bin/env bash
     set -euo pipefail
     cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
     # Sanitizers need an unstable compiler flag, which a stable compiler takes under this variable.
     cargo +nightly --version >/dev/null 2>&1 && toolchain=+nightly || { toolchain=; export RUSTC_BOOTSTRAP=1; }
-    cd fuzz
-    cargo $toolchain fuzz run --features libfuzzer "$1" -- -max_total_time="$2"
+    # Each program would be optimised as a whole when it is linked, which takes minutes.
+    export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
+    mkdir -p "fuzz/corpus/$1" "fuzz/seeds/$1"
+    cargo $toolchain fuzz run --features libfuzzer --sanitizer none --target-dir fuzz/target \
+        "$1" "fuzz/corpus/$1" "fuzz/seeds/$1" -- -max_total_time="$2" -max_len=4096
+
+# Run every fuzz target for six seconds; the canary must fail.
+fuzz-smoke:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    for program in fuzz/fuzz_targets/*.rs; do
+        target=$(basename "$program" .rs)
+        [ "$target" = canary ] || just fuzz "$target" 6
+    done
+    rm -rf fuzz/corpus/canary fuzz/artifacts/canary
+    ! just fuzz canary 30 || { echo "the canary was not found" >&2; exit 1; }
+    ls fuzz/artifacts/canary/crash-* >/dev/null
 
 # Drive a broker with the clients people use; all of them, or those named.
 interop *CLIENTS: _release
