@@ -74,7 +74,7 @@ pub(super) fn write(out: &mut Vec<u8>, value: i64) {
     out.push(rest as u8);
 }
 
-/// Bytes that [`write`] appends: 1 to 10.
+/// Bytes that `write` appends: 1 to 10.
 pub(super) fn len_bytes(value: i64) -> usize {
     let bits = 64 - (zigzag(value) | 1).leading_zeros() as usize;
     bits.div_ceil(7)

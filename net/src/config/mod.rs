@@ -1,6 +1,6 @@
 //! What can be set, under Kafka's own names.
 //!
-//! One table ([`keys`]) says everything about a key; parsing, validation, DescribeConfigs, the alter
+//! One table (`keys`) says everything about a key; parsing, validation, DescribeConfigs, the alter
 //! requests and `docs/configuration.md` are all read off it, so they cannot disagree. The result is a
 //! [`ServerConfig`] with typed fields, and a [`LogConfig`](ringlog_engine::config::LogConfig) for each
 //! topic. Knows no wire format and keeps no store: the maps of overrides belong to the caller.

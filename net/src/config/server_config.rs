@@ -113,7 +113,7 @@ impl ServerConfig {
         Self::resolve(statics, ConfigMap::new())
     }
 
-    /// The same static settings under other dynamic ones, as [`super::alter`] made them or as the broker
+    /// The same static settings under other dynamic ones, as [`alter()`](super::alter()) made them or as the broker
     /// had stored them. Fields that cannot change at run time stay as they are.
     ///
     /// # Errors

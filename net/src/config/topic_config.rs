@@ -7,7 +7,7 @@ use ringlog_engine::config::{FlushPolicy, LogConfig, TimestampType};
 use super::keys::{Key, KeyScope, ResourceKind, find_key};
 use super::server_config::ServerConfig;
 
-/// Overrides of one resource by key name: values that [`super::validate`] or [`super::alter`] accepted.
+/// Overrides of one resource by key name: values that [`super::validate`] or [`alter()`](super::alter()) accepted.
 pub type ConfigMap = BTreeMap<String, String>;
 
 /// The value a topic's key has, from the topic or down its fallbacks.

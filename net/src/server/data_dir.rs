@@ -243,7 +243,7 @@ impl DataDir {
         Ok(dir)
     }
 
-    /// Renames a partition's directory out of the way, for [`Self::remove_deleted`].
+    /// Renames a partition's directory out of the way, for the control thread to remove.
     pub(crate) fn retire_partition(&self, topic: &str, partition: i32) -> Result<(), DataDirError> {
         let dir = self.partition_path(topic, partition);
         let unique = random_bytes().map_err(|source| DataDirError::Io {
