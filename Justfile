@@ -60,6 +60,13 @@ interop *CLIENTS: _release
 kafka-tools: _release
     net/tests/interop/kafka_tools.sh
 
+# Show that records are appended by io_uring and sent by sendfile; fill a broker's disk (needs root).
+strace: _release
+    net/tests/interop/strace.sh
+
+disk-full: _release
+    net/tests/interop/disk_full.sh
+
 # Kill a broker under load that many times, and look for all it acknowledged.
 kill9 ROUNDS="3" *SEED: _release
     net/tests/kill9/run.sh "$@"
