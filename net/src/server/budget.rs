@@ -51,7 +51,11 @@ impl RequestMemory {
     /// Waits until at least one more byte may be read.
     pub(crate) async fn ready(&mut self) {
         loop {
-            if self.overdraws || self.budget.used_bytes.get() < self.budget.limit_bytes {
+            if self.budget.used_bytes.get() < self.budget.limit_bytes {
+                self.end_overdraft();
+                return;
+            }
+            if self.overdraws {
                 return;
             }
             if self.bytes > 0 && !self.budget.overdrawn.get() {
@@ -60,6 +64,15 @@ impl RequestMemory {
                 return;
             }
             self.budget.freed.notified().await;
+        }
+    }
+
+    /// Leaves the overdraft to the next who needs it: a slow request must not keep it for good.
+    fn end_overdraft(&mut self) {
+        if self.overdraws {
+            self.overdraws = false;
+            self.budget.overdrawn.set(false);
+            self.budget.freed.notify_waiters();
         }
     }
 
@@ -83,9 +96,7 @@ impl Drop for RequestMemory {
         self.budget
             .used_bytes
             .set(self.budget.used_bytes.get() - self.bytes);
-        if self.overdraws {
-            self.budget.overdrawn.set(false);
-        }
+        self.end_overdraft();
         self.budget.freed.notify_waiters();
     }
 }
@@ -117,6 +128,20 @@ mod tests {
         assert!(!is_ready(&mut third), "the third must wait");
         drop(second);
         assert!(is_ready(&mut third));
+    }
+
+    #[test]
+    fn an_overdraft_ends_when_there_is_room_again() {
+        let budget = Budget::new(10);
+        let [mut first, mut slow, mut next] = std::array::from_fn(|_| budget.open());
+        first.add(10);
+        slow.add(1);
+        assert!(is_ready(&mut slow), "it overdraws");
+        drop(first);
+        assert!(is_ready(&mut slow), "there is room");
+        next.add(10);
+        assert!(is_ready(&mut next), "the overdraft is free again");
+        assert!(!is_ready(&mut slow));
     }
 
     #[test]

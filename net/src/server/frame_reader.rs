@@ -35,6 +35,9 @@ pub(crate) enum FrameError {
     /// No byte came for too long within a frame.
     #[error("no bytes for {0:?} within a request")]
     Stalled(Duration),
+    /// The memory for requests stayed used up: what this one holds is given to the others.
+    #[error("no memory for the rest of a request for {0:?} (queued.max.request.bytes)")]
+    NoMemory(Duration),
     /// The connection has had nothing to say for too long.
     #[error("idle for {0:?} (connections.max.idle.ms)")]
     Idle(Duration),
@@ -135,7 +138,12 @@ impl FrameReader {
         within_frame: bool,
         memory: &mut RequestMemory,
     ) -> Result<usize, FrameError> {
-        memory.ready().await;
+        if within_frame {
+            let ready = timeout(self.stall_limit, memory.ready()).await;
+            ready.map_err(|_| FrameError::NoMemory(self.stall_limit))?;
+        } else {
+            memory.ready().await;
+        }
         let limit = limit
             .min(memory.allowance())
             .min(self.buffer.capacity() - self.buffer.len());

@@ -10,6 +10,7 @@ mod client;
 mod fetch;
 mod frames;
 mod lifecycle;
+mod load;
 mod produce;
 mod producers;
 mod start;

@@ -49,7 +49,7 @@ pub(crate) fn metadata(client: &mut Client, topic: &str, may_create: bool) -> Me
     response.topics.remove(0)
 }
 
-fn delete(client: &mut Client, topic: &str) -> ErrorCode {
+pub(crate) fn delete(client: &mut Client, topic: &str) -> ErrorCode {
     let request = DeleteTopicsRequest {
         topic_names: vec![topic],
         ..DeleteTopicsRequest::default()

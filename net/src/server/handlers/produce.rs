@@ -28,6 +28,9 @@ use crate::server::shard_request::ShardRequest;
 /// The first version whose clients know zstd (KIP-110).
 const ZSTD_VERSION: i16 = 7;
 
+/// How long a batch may take that the client hears nothing of: as long as any client may ask for.
+const UNTOLD_TIMEOUT_MS: u64 = 2_147_483_647;
+
 const NO_SUCH_PARTITION: &str = "this broker has no such topic or partition";
 
 /// One topic of the request.
@@ -74,6 +77,11 @@ pub(crate) async fn handle(context: &Context, request: Request) -> Result<Pendin
     };
     let acks = acks.unwrap_or(Acks::All);
     let timeout_ms = u64::try_from(body.timeout_ms).unwrap_or(0);
+    // With acks=0 nobody is told, but a batch counts as memory of its request until it is written.
+    let (awaited, timeout_ms) = match acks {
+        Acks::None => (Acks::Leader, UNTOLD_TIMEOUT_MS),
+        Acks::Leader | Acks::All => (acks, timeout_ms),
+    };
     let mut topics = locate(context, &request, &body, refused);
     let shards = context.shard.shard_count();
     let batches = split(request.frame, &mut topics, shards);
@@ -86,7 +94,7 @@ pub(crate) async fn handle(context: &Context, request: Request) -> Result<Pendin
             .ask(
                 shard,
                 ShardRequest::Produce {
-                    acks,
+                    acks: awaited,
                     timeout_ms,
                     partitions,
                     reply,
