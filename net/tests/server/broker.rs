@@ -84,6 +84,17 @@ impl Broker {
         self.process.signal("-TERM");
     }
 
+    /// Paths of the segment files it has open, deleted ones among them.
+    pub(crate) fn open_segments(&self) -> Vec<String> {
+        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.process.child.id()));
+        let targets = descriptors.expect("it runs").flatten().filter_map(|descriptor| {
+            // One that is closed meanwhile is none.
+            let target = std::fs::read_link(descriptor.path()).ok()?;
+            Some(target.to_string_lossy().into_owned())
+        });
+        targets.filter(|target| target.contains(".log")).collect()
+    }
+
     /// Resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.child.id()));

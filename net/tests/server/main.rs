@@ -11,6 +11,7 @@ mod fetch;
 mod frames;
 mod lifecycle;
 mod load;
+mod mutants;
 mod produce;
 mod producers;
 mod start;

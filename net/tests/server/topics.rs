@@ -182,6 +182,7 @@ fn a_name_used_again_is_another_topic() {
             ErrorCode::UnknownTopicOrPartition
         );
     }
+    assert!(broker.open_segments().is_empty(), "{:?}", broker.open_segments());
     let broker = broker.kill_and_restart();
     let mut client = broker.client();
     assert_eq!(
