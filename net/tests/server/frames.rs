@@ -1,12 +1,13 @@
 //! What is no request: it ends its own connection, and costs neither memory nor anyone else.
 
 use std::io::Write;
+use std::time::Instant;
 
 use ringlog_net::protocol::error_code::ErrorCode;
 use ringlog_net::protocol::messages::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 use ringlog_net::protocol::messages::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
 
-use crate::broker::Broker;
+use crate::broker::{Broker, DEADLINE};
 use crate::client::{Client, code};
 
 fn framed(body: &[u8]) -> Vec<u8> {
@@ -155,4 +156,40 @@ fn requests_that_fill_the_memory_for_requests_make_way_for_each_other() {
             ErrorCode::InvalidTopicException
         );
     }
+}
+
+#[test]
+fn connections_beyond_the_limit_are_refused_until_one_leaves() {
+    let broker = Broker::start(&["max.connections=4"]);
+    // At its start the broker looks whether it can be reached, which takes a connection for a moment.
+    let mut served: Vec<Client> = Vec::new();
+    let deadline = Instant::now() + DEADLINE;
+    while served.len() < 4 {
+        assert!(
+            Instant::now() < deadline,
+            "only {} connections are served",
+            served.len()
+        );
+        served.extend(try_to_be_served(&broker));
+    }
+    assert!(try_to_be_served(&broker).is_none(), "a fifth one");
+    served.iter_mut().for_each(Client::expect_served);
+    served.pop();
+    while try_to_be_served(&broker).is_none() {
+        assert!(
+            Instant::now() < deadline,
+            "the place of one that left is not given again"
+        );
+    }
+}
+
+/// A connection that is answered; `None` for one that is closed at once.
+fn try_to_be_served(broker: &Broker) -> Option<Client> {
+    let mut client = broker.client();
+    client
+        .stream
+        .write_all(&framed(b"\0\x12\0\0\0\0\0\x01\xff\xff"))
+        .ok()?;
+    client.read_frame().ok()?;
+    Some(client)
 }
