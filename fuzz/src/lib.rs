@@ -3,7 +3,7 @@
 //! Each target is a plain function, so that its seeds are replayed by an ordinary test
 //! (`tests/seeds.rs`) with nothing but a Rust and a C compiler. The programs in `fuzz_targets/`
 //! hand the functions to libFuzzer and need the feature `libfuzzer`. Knows no files but one
-//! temporary directory of [`config`]. How to run them: `docs/fuzzing.md`.
+//! temporary directory of the target `config`. How to run them: `docs/fuzzing.md`.
 #![forbid(unsafe_code)]
 
 mod canary;
