@@ -151,6 +151,56 @@ fn an_index_damaged_while_the_log_was_closed_costs_no_records() {
             let read = driver.read(Offset(offset), 1000, Offset(80)).unwrap();
             assert_eq!(offsets(&read)[0], offset / 2 * 2);
         }
+        for header in driver.read_all(Offset(0), 1 << 20) {
+            let timestamp = header.max_timestamp();
+            let found = driver.find_timestamp(timestamp, Offset(0));
+            assert_eq!(found, Some((header.base_offset(), timestamp)));
+        }
+    }
+}
+
+#[test]
+fn no_read_passes_its_bound_because_of_a_damaged_index() {
+    let config = LogConfig {
+        index_interval_bytes: 300,
+        ..LogConfig::default()
+    };
+    let index = LogDriver::path("00000000000000000000.index");
+    let mut driver = filled(40, config.clone());
+    driver.log.close(&mut driver.disk).unwrap();
+    let mut bytes = driver.disk.bytes(&index).unwrap().to_vec();
+    // The first entry names an offset far below its batch.
+    bytes[3] = 0;
+    driver.disk.plant(&index, &bytes);
+    let options = LogDriver::options(80, true);
+    let (driver, _) = LogDriver::open(config, driver.disk, options).unwrap();
+    for bound in 1..80 {
+        for offset in 0..bound {
+            let read = driver.read(Offset(offset), 1 << 20, Offset(bound));
+            let read = read.map_or_else(Vec::new, |bytes| offsets(&bytes));
+            assert!(
+                read.iter().all(|base| base + 2 <= bound),
+                "{offset}..{bound}: {read:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_read_reaches_to_its_bound_through_the_index_after_a_restart() {
+    let config = LogConfig {
+        index_interval_bytes: 700,
+        ..LogConfig::default()
+    };
+    let (driver, _) = filled(1000, config).reopen().unwrap();
+    let size = batch_bytes(&driver) as usize;
+    for (max_bytes, least) in [(1 << 20, size * 480), (size * 400, size * 400), (size, size)] {
+        let read = driver.read(Offset(0), max_bytes as u32, Offset(1000)).unwrap();
+        assert!(
+            (least..=max_bytes.min(size * 500)).contains(&read.len()),
+            "{} bytes of at most {max_bytes}",
+            read.len()
+        );
     }
 }
 

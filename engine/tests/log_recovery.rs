@@ -238,6 +238,40 @@ fn doubtful_indexes_are_made_anew_as_they_were() {
 }
 
 #[test]
+fn a_log_opens_where_the_index_leads_the_replay_astray() {
+    let config = LogConfig {
+        index_interval_bytes: 300,
+        ..LogConfig::default()
+    };
+    let mut driver = LogDriver::new(config.clone());
+    for _ in 0..20 {
+        driver.append(2, 50).unwrap();
+    }
+    driver.settle();
+    driver.log.close(&mut driver.disk).unwrap();
+    let mut disk = MemStorage::new();
+    // Without the epochs' file, the epochs are those of the batches from the log start on.
+    for (path, mut bytes) in contents(&driver.disk) {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("index") => {
+                let last = bytes.len() - 8;
+                bytes[..last].chunks_exact_mut(8).for_each(|entry| entry[7] ^= 1);
+            }
+            Some("log" | "timeindex" | "snapshot") => {}
+            _ => continue,
+        }
+        disk.plant(&path, &bytes);
+    }
+    let options = OpenOptions {
+        log_start_offset: Offset(10),
+        ..LogDriver::options(40, true)
+    };
+    let (driver, report) = LogDriver::open(config, disk, options).unwrap();
+    assert_eq!(report.scanned_segments, 0, "the damage is not seen at once");
+    assert_eq!(driver.read_all(Offset(10), 1 << 20).len(), 15);
+}
+
+#[test]
 fn missing_index_snapshot_and_epoch_files_are_made_anew() {
     let originals = contents(&closed());
     let mut disk = MemStorage::new();

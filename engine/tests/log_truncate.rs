@@ -193,3 +193,33 @@ fn offsets_below_the_log_start_are_not_given_again() {
     assert_eq!(driver.read_all(Offset(5), 1 << 20).len(), 1);
     assert_eq!(driver.log.log_end_offset(), Offset(7));
 }
+
+#[test]
+fn an_index_damaged_while_the_log_was_closed_does_not_move_the_cut() {
+    let config = LogConfig {
+        index_interval_bytes: 300,
+        ..LogConfig::default()
+    };
+    let index = LogDriver::path("00000000000000000000.index");
+    // The first entry: into the middle of a batch; to a batch beyond the offset it names.
+    for (place, byte) in [(7, 1), (3, 0)] {
+        for offset in 1..20 {
+            let mut driver = filled(40, config.clone());
+            let whole = driver.read_all(Offset(0), 1 << 20);
+            driver.log.close(&mut driver.disk).unwrap();
+            let mut bytes = driver.disk.bytes(&index).unwrap().to_vec();
+            bytes[place] = byte;
+            driver.disk.plant(&index, &bytes);
+            let end = driver.log.log_end_offset().0;
+            let options = LogDriver::options(end, true);
+            let (mut driver, _) = LogDriver::open(config.clone(), driver.disk, options).unwrap();
+            let end = truncate(&mut driver, offset);
+            let kept: Vec<_> = whole.iter().take_while(|b| b.last_offset().0 < offset).collect();
+            assert_eq!(end, kept.last().map_or(0, |b| b.next_offset().0));
+            assert_eq!(
+                driver.read_all(Offset(0), 1 << 20).iter().collect::<Vec<_>>(),
+                kept
+            );
+        }
+    }
+}

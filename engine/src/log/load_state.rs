@@ -9,6 +9,7 @@ use std::path::Path;
 
 use super::checkpoint::{decode_leader_epochs, encode_leader_epochs};
 use super::file_name::{FileKind, LEADER_EPOCH_CHECKPOINT};
+use super::index_hint::IndexHint;
 use super::leader_epoch_cache::LeaderEpochCache;
 use super::log_segments::LogSegments;
 use super::open::{OpenError, SIDE_FILE_BYTES_MAX, io_error, remove_if_there};
@@ -44,13 +45,22 @@ impl Place<'_> {
             .range_from(from)
             .filter(|segment| segment.next_offset() > from)
         {
+            let path = FileKind::Log.path(self.dir, segment.base_offset);
+            let end = u64::from(segment.size_bytes());
+            let mut position = 0;
+            if let Some(hint) = IndexHint::floor(segment, from) {
+                let header = hint.read_header(storage, end);
+                if header
+                    .map_err(|source| io_error("read", path.clone(), source))?
+                    .is_some()
+                {
+                    position = hint.position();
+                }
+            }
             let bounds = Walk {
                 file: segment.file,
-                position: segment
-                    .offset_index
-                    .floor(from)
-                    .map_or(0, |entry| u64::from(entry.position)),
-                end: u64::from(segment.size_bytes()),
+                position,
+                end,
                 offsets: OffsetRange {
                     from: segment.base_offset,
                     limit: Offset(i64::MAX),
@@ -63,7 +73,6 @@ impl Place<'_> {
                 }
                 true
             });
-            let path = FileKind::Log.path(self.dir, segment.base_offset);
             let end = end.map_err(|source| io_error("read", path.clone(), source))?;
             if let Some(defect) = end.defect {
                 let recovery_point = self.log_end_offset();

@@ -3,6 +3,7 @@
 //! Owns the search by time. Reads no file: the executor reads the part of a [`ScanPlan`] in chunks
 //! and gives them to [`ScanPlan::search`], a pure function. Tested in `tests/log_read.rs`.
 
+use super::index_hint::IndexHint;
 use super::log::Log;
 use super::log_segment::LogSegment;
 use crate::io::FileId;
@@ -31,6 +32,8 @@ pub struct ScanPlan {
     pub from_offset: Offset,
     /// Where to locate from again if nothing is found.
     pub next_segment: Option<Offset>,
+    /// The position is what the index says, and no batch has borne it out yet.
+    from_index: Option<IndexHint>,
 }
 
 /// What a chunk tells.
@@ -98,29 +101,33 @@ impl Log {
             .time_index
             .floor(timestamp)
             .map_or(segment.base_offset, |entry| entry.offset);
-        let position = segment
-            .offset_index
-            .floor(offset.max(from_offset))
-            .map_or(0, |entry| entry.position);
+        let from_index = IndexHint::floor(segment, offset.max(from_offset));
         ScanPlan {
             file: segment.file,
-            position: u64::from(position),
+            position: from_index.map_or(0, IndexHint::position),
             len_bytes: SCAN_BYTES,
             end_position: self.data_end(segment),
             timestamp,
             from_offset,
             next_segment: self.segments.next_base(segment.base_offset),
+            from_index,
         }
     }
 }
 
 impl ScanPlan {
-    /// Looks through the batches in `chunk`, which was read at [`position`](Self::position).
+    /// Looks through the batches in `chunk`, which was read at [`position`](Self::position). An index
+    /// that is wrong costs time: the segment is then searched from its start.
     ///
     /// # Errors
     ///
     /// Where a batch that must be looked into is damaged, or the chunk is shorter than asked for.
     pub fn search(&mut self, chunk: &[u8]) -> Result<Scan, ScanError> {
+        let hint = self.from_index.take();
+        if hint.and_then(|hint| hint.borne_out(chunk, self.end_position)) == Some(false) {
+            (self.position, self.len_bytes) = (0, SCAN_BYTES);
+            return Ok(Scan::NeedMore);
+        }
         let start = self.position;
         loop {
             if self.position >= self.end_position {

@@ -5,7 +5,8 @@
 //! state beside the batches.
 
 pub mod checkpoint;
-pub mod leader_epoch_cache;
+pub mod index_hint;
+mod leader_epoch_cache;
 pub mod partition_metadata;
 pub mod producer_entry;
 pub mod producer_snapshot;

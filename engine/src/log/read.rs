@@ -5,6 +5,7 @@
 //! [`ReadPlan::narrow`], a pure function. A plan never reaches past its bound nor past what has
 //! been written. Tested in `tests/log_read.rs`.
 
+use super::index_hint::IndexHint;
 use super::log::Log;
 use super::log_segment::LogSegment;
 use super::recovery::{Defect, OffsetRange, Verdict, examine};
@@ -43,7 +44,8 @@ pub struct NarrowError {
 pub enum Narrow {
     /// Position and length are final.
     Located,
-    /// Read [`ReadPlan::scan_bytes`] at [`ReadPlan::scan_position`] and go on.
+    /// Read [`ReadPlan::scan_bytes`] at [`ReadPlan::scan_position`] and go on. That position lies
+    /// above the one before, except once per plan, where it is 0 because the index was wrong.
     NeedMore,
     /// The segment holds nothing from the offset on; plan anew from this one.
     NextSegment(Offset),
@@ -61,7 +63,7 @@ pub struct ReadPlan {
     /// Where the batch that contains the offset starts; final once located.
     pub position: u64,
     /// From there on; at most what was asked for, except that the first batch is whole. It may end
-    /// within a later batch. 0 until located.
+    /// within a later batch. Final once located.
     pub len_bytes: u32,
     first_batch_bytes: u32,
     offset: Offset,
@@ -69,9 +71,13 @@ pub struct ReadPlan {
     max_bytes: u32,
     scan_position: u64,
     /// The scan position is what the index says, and no batch has borne it out yet.
-    from_index: bool,
+    from_index: Option<IndexHint>,
     /// No batch before this position passes the bound.
     safe_end: u64,
+    /// The index says so of this position, too, and no batch has borne it out yet.
+    safe_hint: Option<IndexHint>,
+    /// The first offset the segment may hold.
+    base_offset: Offset,
     /// The end of what is written in this segment.
     data_end: u64,
     next_segment: Option<Offset>,
@@ -120,6 +126,7 @@ impl Log {
             plan.position = u64::from(first.position);
             plan.first_batch_bytes = first.len_bytes;
             plan.len_bytes = last.position - first.position + last.len_bytes;
+            plan.safe_hint = None;
         }
         Ok(Some(plan))
     }
@@ -127,20 +134,14 @@ impl Log {
     fn plan_in(&self, segment: &LogSegment, offset: Offset, max_bytes: u32, bound: Offset) -> ReadPlan {
         let data_end = self.data_end(segment);
         let next_segment = self.segments.next_base(segment.base_offset);
-        let indexed = |offset| {
-            segment
-                .offset_index
-                .floor(offset)
-                .map_or(0, |entry| u64::from(entry.position))
-        };
-        let safe_end = if bound >= segment.next_offset() {
-            data_end
+        let (safe_end, safe_hint) = if bound >= segment.next_offset() {
+            (data_end, None)
         } else if let Some(batch) = self.recent.containing(bound) {
-            u64::from(batch.position)
+            (u64::from(batch.position), None)
         } else {
-            indexed(Offset(bound.0 - 1))
+            (0, IndexHint::floor(segment, Offset(bound.0 - 1)))
         };
-        let scan_position = indexed(offset);
+        let from_index = IndexHint::floor(segment, offset);
         ReadPlan {
             file: segment.file,
             position: 0,
@@ -149,9 +150,11 @@ impl Log {
             offset,
             bound,
             max_bytes,
-            scan_position,
-            from_index: scan_position > 0,
+            scan_position: from_index.map_or(0, IndexHint::position),
+            from_index,
             safe_end: safe_end.min(data_end),
+            safe_hint,
+            base_offset: segment.base_offset,
             data_end,
             next_segment,
         }
@@ -172,6 +175,11 @@ impl ReadPlan {
     /// Whether position and length are final.
     #[must_use]
     pub fn is_located(&self) -> bool {
+        self.has_first() && self.safe_hint.is_none()
+    }
+
+    /// Whether the batch that contains the offset has been found.
+    fn has_first(&self) -> bool {
         self.len_bytes > 0
     }
 
@@ -187,7 +195,8 @@ impl ReadPlan {
         if self.is_located() {
             return u64::from(self.len_bytes);
         }
-        self.safe_end
+        self.safe_hint
+            .map_or(self.safe_end, IndexHint::position)
             .saturating_sub(self.scan_position)
             .min(u64::from(self.max_bytes))
     }
@@ -212,6 +221,22 @@ impl ReadPlan {
     ///
     /// Where the bytes are not what the log wrote, or the chunk is shorter than asked for.
     pub fn narrow(&mut self, chunk: &[u8]) -> Result<Narrow, NarrowError> {
+        // An index may have been damaged while the log was closed. What it points to must be borne
+        // out; if not, the segment is walked from its start, and the read ends with what was walked.
+        // A short chunk says nothing about the index.
+        if self.has_first()
+            && let Some(hint) = self.safe_hint.take()
+        {
+            if hint.borne_out(chunk, self.data_end) == Some(true) {
+                self.safe_end = hint.position();
+            }
+            return Ok(self.extend());
+        }
+        let hint = self.from_index.take();
+        if hint.and_then(|hint| hint.borne_out(chunk, self.data_end)) == Some(false) {
+            self.scan_position = 0;
+            return Ok(Narrow::NeedMore);
+        }
         let mut at = self.scan_position;
         loop {
             let skip = usize::try_from(at - self.scan_position).unwrap_or(usize::MAX);
@@ -220,23 +245,10 @@ impl ReadPlan {
                 return Ok(self.finish(self.next_segment.map_or(Narrow::Nothing, Narrow::NextSegment)));
             }
             let range = OffsetRange {
-                from: Offset(i64::MIN),
+                from: self.base_offset,
                 limit: Offset(i64::MAX),
             };
-            let verdict = examine(rest, self.data_end - at, range);
-            // An index may have been damaged while the log was closed. What it points to must be a
-            // batch at or below the offset; if not, the segment is walked from its start. A short
-            // chunk says nothing about the index.
-            let refuted = match verdict {
-                Verdict::Batch(header) => header.base_offset() > self.offset,
-                Verdict::End | Verdict::Bad(_) => true,
-                Verdict::NeedMore(_) => false,
-            };
-            if std::mem::take(&mut self.from_index) && refuted {
-                self.scan_position = 0;
-                return Ok(Narrow::NeedMore);
-            }
-            let header = match verdict {
+            let header = match examine(rest, self.data_end - at, range) {
                 Verdict::Batch(header) => header,
                 Verdict::NeedMore(_) if at == self.scan_position => {
                     return Err(NarrowError {
@@ -244,7 +256,7 @@ impl ReadPlan {
                         defect: Defect::Torn,
                     });
                 }
-                Verdict::NeedMore(_) if self.is_located() => return Ok(self.finish(Narrow::Located)),
+                Verdict::NeedMore(_) if self.has_first() => return Ok(self.finish(Narrow::Located)),
                 Verdict::NeedMore(_) => {
                     self.scan_position = at;
                     return Ok(Narrow::NeedMore);
@@ -259,7 +271,7 @@ impl ReadPlan {
             };
             let len_bytes = u32::try_from(header.len_bytes()).expect("an i32 and 12 fit u32");
             let below_bound = header.last_offset() < self.bound;
-            if !self.is_located() {
+            if !self.has_first() {
                 if header.last_offset() >= self.offset {
                     if !below_bound {
                         return Ok(Narrow::Nothing);
@@ -276,11 +288,26 @@ impl ReadPlan {
         }
     }
 
-    /// Takes in what is known to lie below the bound without having been walked.
+    /// Ends the walk: asks for what the index points to if that lies further.
     fn finish(&mut self, not_located: Narrow) -> Narrow {
-        if !self.is_located() {
+        if !self.has_first() {
             return not_located;
         }
+        let walked_end = self.position + u64::from(self.len_bytes);
+        let further = |hint: &IndexHint| (walked_end + 1..self.data_end).contains(&hint.position());
+        self.safe_hint = self.safe_hint.filter(further);
+        if let Some(hint) = self.safe_hint
+            && self.len_bytes < self.max_bytes
+        {
+            self.scan_position = hint.position();
+            return Narrow::NeedMore;
+        }
+        self.safe_hint = None;
+        self.extend()
+    }
+
+    /// Takes in what is known to lie below the bound without having been walked.
+    fn extend(&mut self) -> Narrow {
         let safe = self
             .safe_end
             .saturating_sub(self.position)

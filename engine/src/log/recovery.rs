@@ -60,7 +60,7 @@ pub(super) enum Verdict<'a> {
 }
 
 /// The offsets a batch may have.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OffsetRange {
     pub(super) from: Offset,
     /// Exclusive.

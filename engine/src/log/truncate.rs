@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use super::checkpoint::encode_leader_epochs;
 use super::file_name::{FileKind, FileName, LEADER_EPOCH_CHECKPOINT};
+use super::index_hint::IndexHint;
 use super::load_state::{Place, load_producers};
 use super::log::Log;
 use super::log_segment::{BatchFacts, SegmentPhase};
@@ -227,7 +228,19 @@ impl Log {
         let interval = self.config.index_interval_bytes;
         let segment = self.segments.active_mut();
         let end = u64::from(segment.size_bytes());
-        let position = u64::from(segment.rewind_below(offset));
+        let path = FileKind::Log.path(&self.dir, segment.base_offset);
+        // The walk begins with the batch of the last entry that stays. If that is not what lies there,
+        // the entries are made anew from the start.
+        let below = Offset(offset.0 - 1);
+        let header = match IndexHint::floor(segment, below) {
+            Some(hint) => hint.read_header(storage, end),
+            None => Ok(None),
+        };
+        let header = header.map_err(|source| io_error("read", path.clone(), source))?;
+        let entry = segment.offset_index.floor(below);
+        let matches = header.map(|header| header.last_offset()) == entry.map(|entry| entry.offset);
+        let rewind_to = if matches { offset } else { segment.base_offset };
+        let position = u64::from(segment.rewind_below(rewind_to));
         let offsets = OffsetRange {
             from: segment.base_offset,
             limit: Offset(i64::MAX),
@@ -246,7 +259,6 @@ impl Log {
             }
             stays
         });
-        let path = FileKind::Log.path(&self.dir, segment.base_offset);
         let walked = walked.map_err(|source| io_error("read", path.clone(), source))?;
         if walked.defect.is_some() || walked.position != u64::from(segment.size_bytes()) {
             let defect = walked.defect.unwrap_or(Defect::Torn);

@@ -88,19 +88,30 @@ fn file(shard: &Shard, file: FileId) -> Result<Arc<LogFile>, FetchError> {
 
 async fn locate(shard: &Rc<Shard>, mut fetched: Fetched) -> FetchedResult {
     let available_bytes = available_bytes(&fetched);
-    for _ in 0..SEGMENTS_MAX {
+    let (mut segments, mut restarted) = (0, false);
+    while segments < SEGMENTS_MAX {
         let Some(plan) = &mut fetched.plan else { break };
         if plan.is_located() {
             break;
         }
+        let before = plan.scan_position();
         let chunk = read_headers(shard, plan).await?;
         match plan
             .narrow(&chunk)
             .map_err(|error| FetchError::Storage(error.to_string()))?
         {
-            Narrow::Located | Narrow::NeedMore => {}
+            Narrow::Located => {}
+            Narrow::NeedMore => {
+                // Once per segment the walk begins anew at its start; apart from that it goes on.
+                if plan.scan_position() <= before && std::mem::replace(&mut restarted, true) {
+                    return Err(FetchError::Storage("a walk does not go on".into()));
+                }
+                // Where all is in memory, nothing else would let other tasks run.
+                tokio::task::yield_now().await;
+            }
             Narrow::Nothing => fetched.plan = None,
             Narrow::NextSegment(offset) => {
+                (segments, restarted) = (segments + 1, false);
                 let next = FetchPartition {
                     offset,
                     ..fetched.request
