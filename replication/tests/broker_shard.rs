@@ -118,15 +118,23 @@ impl Stage {
         self.disk.submit(self.shard.poll_io());
     }
 
-    /// Carries out the oldest request of this kind; it must be there.
+    /// Carries out the oldest request of this kind, which must be there, after all whole-file writes: a
+    /// sync waits for the checkpoint of the epoch whose batches it covers.
     fn complete(&mut self, kind: OpKind) {
-        let found = self
-            .disk
-            .outstanding()
-            .position(|request| OpKind::of(&request.op) == kind);
-        let completion = self
-            .disk
-            .complete(found.unwrap_or_else(|| panic!("no {kind:?} is under way")));
+        while let Some(put) = self.find(OpKind::Put) {
+            self.complete_at(put);
+        }
+        let found = self.find(kind);
+        self.complete_at(found.unwrap_or_else(|| panic!("no {kind:?} is under way")));
+    }
+
+    fn find(&self, kind: OpKind) -> Option<usize> {
+        let mut outstanding = self.disk.outstanding();
+        outstanding.position(|request| OpKind::of(&request.op) == kind)
+    }
+
+    fn complete_at(&mut self, index: usize) {
+        let completion = self.disk.complete(index);
         self.shard.handle_io(completion);
         self.turn();
     }
@@ -135,9 +143,7 @@ impl Stage {
     fn settle(&mut self) {
         self.turn();
         while self.disk.outstanding().next().is_some() {
-            let completion = self.disk.complete(0);
-            self.shard.handle_io(completion);
-            self.turn();
+            self.complete_at(0);
         }
     }
 
