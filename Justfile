@@ -73,7 +73,7 @@ kill9 ROUNDS="3" *SEED: _release
 
 # Build the API docs of the workspace: target/doc/ringlog_engine/index.html.
 doc:
-    cargo doc --workspace --no-deps
+    cargo doc --workspace --no-deps --document-private-items
 
 _format:
     cargo fmt --all -- --check
@@ -86,8 +86,9 @@ _boundaries:
     cargo check -p ringlog-replication
     cargo check -p ringlog-engine --no-default-features
 
+# Private items are documented too, so links to them lead somewhere.
 _docs:
-    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
+    RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --workspace --no-deps --document-private-items
 
 _release:
     cargo build --release
