@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{mpsc, watch};
@@ -63,6 +64,7 @@ pub(crate) async fn serve(
         tracing::debug!(%peer, %error, "connection lost");
         return;
     }
+    unpace_loopback(&stream, peer);
     let (read, write) = stream.into_split();
     let reader = FrameReader::new(
         read,
@@ -87,6 +89,19 @@ pub(crate) async fn serve(
             tracing::warn!(%peer, %error, "connection closed");
         }
         Err(error) => tracing::debug!(%peer, %error, "connection closed"),
+    }
+}
+
+/// Congestion controls without pacing; the last is always there.
+const UNPACED: [&[u8]; 2] = [b"cubic", b"reno"];
+
+/// Takes a client on this machine off a congestion control that paces what it sends, as BBR does:
+/// there is no network to spare, and the pacing timers cost more than the sending.
+fn unpace_loopback(stream: &TcpStream, peer: SocketAddr) {
+    if peer.ip().to_canonical().is_loopback() {
+        let socket = SockRef::from(stream);
+        // Where none is accepted the connection works as it is.
+        let _ = UNPACED.iter().any(|name| socket.set_tcp_congestion(name).is_ok());
     }
 }
 
