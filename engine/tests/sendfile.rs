@@ -178,32 +178,45 @@ fn connection_closed_by_the_reader_ends_the_send() {
     );
 }
 
-#[test]
-fn cold_range_is_read_by_the_ring_and_then_resident() {
-    let (_listener, dir) = fixture();
-    let contents = pattern(3 << 20);
-    let file = log_file(dir.path(), &contents);
+/// A file whose pages are not in memory. The first probe of a page starts reading it, so that only one
+/// probe after an eviction is sure to find it cold.
+fn cold_file(dir: &Path, contents: &[u8]) -> Arc<LogFile> {
+    let file = log_file(dir, contents);
     file.file().sync_all().unwrap();
     // SAFETY: the descriptor is open; the call takes no memory.
     let evicted = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
     assert_eq!(evicted, 0);
+    file
+}
+
+#[test]
+fn cold_range_is_read_by_the_ring_and_then_resident() {
+    let (_listener, dir) = fixture();
+    let contents = pattern(3 << 20);
+    let file = cold_file(dir.path(), &contents);
     on_shard(async move |context: ShardContext| {
         let range = FileRange {
             file,
             position: 4096,
             len_bytes: (3 << 20) - 4096,
         };
-        assert!(!is_resident(&range).unwrap());
-        let mut header = [0; 61];
-        assert_eq!(read_nowait(&range.file, 4096, &mut header).unwrap(), None);
         ensure_resident(&context.io, &range).await.unwrap();
+        assert_eq!(context.io.counters().residency_misses.value(), 1);
+        assert_eq!(context.io.counters().ring_reads.value(), 3);
         assert!(is_resident(&range).unwrap());
+        let mut header = [0; 61];
         assert_eq!(read_nowait(&range.file, 4096, &mut header).unwrap(), Some(61));
         assert_eq!(header, contents[4096..][..61]);
         ensure_resident(&context.io, &range).await.unwrap();
         assert_eq!(context.io.counters().residency_misses.value(), 1);
-        assert_eq!(context.io.counters().ring_reads.value(), 3);
     });
+}
+
+#[test]
+fn read_nowait_does_not_wait_for_the_disk() {
+    let (_listener, dir) = fixture();
+    let file = cold_file(dir.path(), &pattern(1 << 20));
+    assert_eq!(read_nowait(&file, 4096, &mut [0; 61]).unwrap(), None);
 }
 
 #[test]
