@@ -184,14 +184,7 @@ impl Control {
                 validate_only,
                 reply,
             } => {
-                let mut results = Vec::new();
-                for topic in topics {
-                    results.push(self.create_topic(topic, validate_only).await);
-                }
-                if !validate_only {
-                    self.publish().await;
-                }
-                let _ = reply.send(results);
+                let _ = reply.send(self.create_topics(topics, validate_only).await);
             }
             ControlRequest::DeleteTopics(topics, reply) => {
                 let mut results = Vec::new();

@@ -90,6 +90,8 @@ pub(crate) enum TopicError {
     Exists(String),
     #[error("topic {name} collides with {existing}: names may not differ in '.' and '_' alone")]
     Collides { name: String, existing: String },
+    #[error("the request names topic {0} twice")]
+    Duplicate(String),
     #[error("there is no topic {0}")]
     Unknown(String),
     #[error("there is no topic with the id {0}")]

@@ -90,6 +90,7 @@ pub(crate) fn topic(error: &TopicError) -> ErrorCode {
     match error {
         TopicError::InvalidName { .. } | TopicError::Collides { .. } => ErrorCode::InvalidTopicException,
         TopicError::Exists(_) => ErrorCode::TopicAlreadyExists,
+        TopicError::Duplicate(_) => ErrorCode::InvalidRequest,
         TopicError::Unknown(name) => unknown_topic(name),
         TopicError::UnknownId(_) => ErrorCode::UnknownTopicId,
         TopicError::InvalidPartitions(_) => ErrorCode::InvalidPartitions,

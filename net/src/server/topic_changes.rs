@@ -3,7 +3,7 @@
 //! The control thread's commands on topics, each all or nothing for one topic: what was stored is
 //! taken back where a shard cannot follow. What may be created is decided here alone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,7 +23,31 @@ use crate::metadata::{PartitionImage, TopicImage};
 const PARTITIONS_PER_REQUEST_MAX: i32 = 10_000;
 
 impl Control {
-    pub(super) async fn create_topic(
+    /// Creates topics one after another; a name that is given twice is refused both times, as in Kafka.
+    pub(super) async fn create_topics(
+        &mut self,
+        topics: Vec<NewTopic>,
+        validate_only: bool,
+    ) -> Vec<Result<Arc<TopicImage>, TopicError>> {
+        let mut names = BTreeMap::<String, usize>::new();
+        for topic in &topics {
+            *names.entry(topic.name.clone()).or_default() += 1;
+        }
+        let mut results = Vec::new();
+        for topic in topics {
+            results.push(if names[&topic.name] > 1 {
+                Err(TopicError::Duplicate(topic.name))
+            } else {
+                self.create_topic(topic, validate_only).await
+            });
+        }
+        if !validate_only {
+            self.publish().await;
+        }
+        results
+    }
+
+    async fn create_topic(
         &mut self,
         new: NewTopic,
         validate_only: bool,

@@ -7,6 +7,9 @@ use ringlog_net::protocol::error_code::ErrorCode;
 use ringlog_net::protocol::messages::create_partitions::{
     CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic,
 };
+use ringlog_net::protocol::messages::create_topics::{
+    CreatableTopic, CreateTopicsRequest, CreateTopicsResponse,
+};
 use ringlog_net::protocol::messages::delete_records::{
     DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopic,
 };
@@ -428,6 +431,40 @@ fn offsets_are_found_by_time_and_by_epoch() {
     assert_eq!(epoch_end(&mut client, "t", 1, second + 1).end_offset, -1);
     assert_eq!(
         code(epoch_end(&mut client, "t", 5, first).error_code),
+        ErrorCode::UnknownTopicOrPartition
+    );
+}
+
+#[test]
+fn a_name_given_twice_in_one_request_is_refused_both_times() {
+    let broker = Broker::start(&[]);
+    let mut client = broker.client();
+    let topic = |name| CreatableTopic {
+        name,
+        num_partitions: 1,
+        replication_factor: 1,
+        ..CreatableTopic::default()
+    };
+    let request = CreateTopicsRequest {
+        topics: vec![topic("twice"), topic("once"), topic("twice")],
+        ..CreateTopicsRequest::default()
+    };
+    let response: CreateTopicsResponse<'_> = client.call(7, &request);
+    let codes: Vec<_> = response
+        .topics
+        .iter()
+        .map(|topic| code(topic.error_code))
+        .collect();
+    assert_eq!(
+        codes,
+        [
+            ErrorCode::InvalidRequest,
+            ErrorCode::None,
+            ErrorCode::InvalidRequest
+        ]
+    );
+    assert_eq!(
+        code(metadata(&mut client, "twice", false).error_code),
         ErrorCode::UnknownTopicOrPartition
     );
 }
