@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test, too")]
 
 use bytes::BytesMut;
-use ringlog_engine::config::LogConfig;
-use ringlog_engine::log::{AppendError, TruncateError};
+use ringlog_engine::config::{FlushPolicy, LogConfig};
+use ringlog_engine::log::{AppendError, OpenOptions, TruncateError};
 use ringlog_engine::record::RecordBatchBuilder;
 use ringlog_engine::testing::LogDriver;
 use ringlog_engine::types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence};
@@ -192,6 +192,34 @@ fn offsets_below_the_log_start_are_not_given_again() {
     let (driver, _) = driver.reopen().unwrap();
     assert_eq!(driver.read_all(Offset(5), 1 << 20).len(), 1);
     assert_eq!(driver.log.log_end_offset(), Offset(7));
+}
+
+#[test]
+fn what_follows_a_cut_to_the_log_start_survives_a_kill() {
+    let config = LogConfig {
+        flush_policy: FlushPolicy::Os,
+        ..small_segments()
+    };
+    let mut driver = filled(5, config.clone());
+    driver
+        .log
+        .increment_log_start_offset(Offset(5), &mut driver.queue)
+        .unwrap();
+    driver.settle();
+    assert_eq!(truncate(&mut driver, 5), 5);
+    // Too large for the same segment.
+    driver.append(2, 400).unwrap();
+    driver.settle();
+    assert_eq!(driver.log.written_offset(), Offset(7));
+    driver.disk.kill();
+    // The batch that held the log start went: the segment before the new one ends at 4, not at 5.
+    let options = OpenOptions {
+        log_start_offset: Offset(5),
+        ..LogDriver::options(0, false)
+    };
+    let (driver, _) = LogDriver::open(config, driver.disk, options).unwrap();
+    assert_eq!(driver.log.log_end_offset(), Offset(7));
+    assert_eq!(driver.read_all(Offset(5), 1 << 20).len(), 1);
 }
 
 #[test]

@@ -71,10 +71,12 @@ impl Opening<'_> {
     /// Damage says so, or zeros, which a segment that is followed by another does not have. So does
     /// a gap, unless it is what compaction left: a segment that had not been wholly flushed when the
     /// next one was created has no index files (see `Log::poll_create`). Below the recovery point
-    /// everything was flushed.
+    /// everything was flushed, and below the log start nothing counts: a log cut to its start within a
+    /// batch goes on there, after a gap.
     fn ends_before(&self, next_base: Offset, opened: &Opened, flushed: bool) -> bool {
         let Some(walked) = opened.walked else { return false };
-        let gap = walked.next_offset < next_base && next_base > self.options.recovery_point;
+        let sure = self.options.recovery_point.max(self.options.log_start_offset);
+        let gap = walked.next_offset < next_base && next_base > sure;
         walked.defect.is_some() || walked.position < opened.len_bytes || gap && !flushed
     }
 
