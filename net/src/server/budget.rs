@@ -3,12 +3,15 @@
 //! What a client claims is not counted, only what it has sent. When the budget is used up,
 //! connections wait before they read on; one of them at a time may overdraw it, so that
 //! half-received requests cannot block each other for good: one that has begun, since a connection
-//! between requests may have nothing to say for long. Memory stays within the budget plus one request.
+//! between requests may have nothing to say for long. Memory stays within the budget plus one request
+//! and the pool of buffers for the next ones.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use tokio::sync::Notify;
+
+use super::frame_pool::FramePool;
 
 /// Request memory shared by the connections of one shard.
 #[derive(Debug)]
@@ -17,6 +20,7 @@ pub(crate) struct Budget {
     used_bytes: Cell<usize>,
     overdrawn: Cell<bool>,
     freed: Notify,
+    pool: FramePool,
 }
 
 /// Counts the bytes of one request until it is dropped.
@@ -34,6 +38,7 @@ impl Budget {
             used_bytes: Cell::new(0),
             overdrawn: Cell::new(false),
             freed: Notify::new(),
+            pool: FramePool::default(),
         })
     }
 
@@ -48,6 +53,11 @@ impl Budget {
 }
 
 impl RequestMemory {
+    /// Buffers to read large requests into.
+    pub(super) fn pool(&self) -> &FramePool {
+        &self.budget.pool
+    }
+
     /// Waits until at least one more byte may be read.
     pub(crate) async fn ready(&mut self) {
         loop {

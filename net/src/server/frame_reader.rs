@@ -1,8 +1,8 @@
 //! Cuts one connection's byte stream into request frames.
 //!
 //! Owns the read buffers. A frame's bytes are read once, into the buffer that the log later
-//! writes from. Nothing is allocated on the claimed length beyond a fixed piece: a large frame's
-//! buffer grows as its bytes arrive. Knows no requests.
+//! writes from. Nothing is allocated on the claimed length beyond the pool's largest buffer: a larger
+//! frame's grows as its bytes arrive. Knows no requests.
 
 use std::io;
 use std::time::Duration;
@@ -13,13 +13,11 @@ use tokio::net::tcp::OwnedReadHalf;
 use tokio::time::timeout;
 
 use super::budget::RequestMemory;
+use super::frame_pool::BUFFER_BYTES_MAX;
 
 /// What is read at once while the size of a frame is unknown: a whole small request, or little enough
 /// of a large one that moving it to its own buffer costs nothing.
 const HEAD_BYTES: usize = 4096;
-
-/// A frame's buffer starts no larger than this, whatever the frame claims.
-const FIRST_BUFFER_BYTES: usize = 1 << 20;
 
 const SIZE_BYTES: usize = 4;
 
@@ -102,7 +100,7 @@ impl FrameReader {
         let whole = SIZE_BYTES + size;
         if self.buffer.len() < whole && self.buffer.capacity() < whole {
             // A buffer of its own, so that reading never runs into the next frame and never moves this one.
-            let mut own = BytesMut::with_capacity(whole.min(FIRST_BUFFER_BYTES));
+            let mut own = memory.pool().take(whole);
             own.extend_from_slice(&self.buffer);
             self.buffer = own;
         }
@@ -116,6 +114,9 @@ impl FrameReader {
             }
         }
         let mut frame = self.buffer.split_to(whole);
+        if self.buffer.is_empty() && (HEAD_BYTES..=BUFFER_BYTES_MAX).contains(&whole) {
+            memory.pool().give_back(std::mem::take(&mut self.buffer));
+        }
         frame.advance(SIZE_BYTES);
         Ok(Some(frame))
     }

@@ -1,7 +1,7 @@
 //! The broker: sockets in, shards around the replication crate's decisions, replies out.
 //!
 //! In reading order: how it starts and stops (`server`), what listens (`listener`), one client
-//! (`connection`, `frame_reader`, `budget`), one request (`dispatch`, `handlers`, `response`,
+//! (`connection`, `frame_reader`, `frame_pool`, `budget`), one request (`dispatch`, `handlers`, `response`,
 //! `error_map`), one core (`shard`, `shard_request`, `resolve`, `route`), and the changes to topics and
 //! settings (`control`, `control_request`, `topic_changes`,
 //! `config_changes`, `topic_name`, `data_dir`, `adopt`).
@@ -15,6 +15,7 @@ mod control_request;
 mod data_dir;
 mod dispatch;
 mod error_map;
+mod frame_pool;
 mod frame_reader;
 mod handlers;
 mod listener;
