@@ -203,6 +203,8 @@ fn cold_range_is_read_by_the_ring_and_then_resident() {
         ensure_resident(&context.io, &range).await.unwrap();
         assert_eq!(context.io.counters().residency_misses.value(), 1);
         assert_eq!(context.io.counters().ring_reads.value(), 3);
+        let copied = context.io.counters().fetch_bytes_copied.value();
+        assert_eq!(copied, u64::from(range.len_bytes));
         assert!(is_resident(&range).unwrap());
         let mut header = [0; 61];
         assert_eq!(read_nowait(&range.file, 4096, &mut header).unwrap(), Some(61));

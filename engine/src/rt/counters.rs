@@ -39,8 +39,8 @@ pub struct Counters {
     pub sendfile_bytes: Counter,
     /// Calls of sendfile(2) that moved bytes.
     pub sendfile_calls: Counter,
-    /// Record bytes served to a fetch out of user memory; 0 where sendfile serves. Reads that
-    /// only warm the page cache serve nothing and are not counted here.
+    /// Bytes of segments read into user memory for a fetch: cold ranges that are warmed, and the headers
+    /// that are walked where the index is too sparse. 0 where consumers are at the tail.
     pub fetch_bytes_copied: Counter,
     /// Ranges found cold before a send, which a ring read then brought into the page cache.
     pub residency_misses: Counter,

@@ -87,6 +87,7 @@ pub async fn ensure_resident(io: &ShardIo, range: &FileRange) -> Result<(), IoEr
     while position < end {
         let chunk = u32::try_from(end - position).map_or(WARM_CHUNK_BYTES, |left| left.min(WARM_CHUNK_BYTES));
         let read = io.read(range.file.clone(), position, chunk).await?;
+        io.counters().fetch_bytes_copied.add(read.len() as u64);
         if read.len() < chunk as usize {
             return Ok(());
         }

@@ -134,14 +134,10 @@ async fn locate(shard: &Rc<Shard>, mut fetched: Fetched) -> FetchedResult {
 }
 
 async fn read_headers(shard: &Rc<Shard>, plan: &ReadPlan) -> Result<Vec<u8>, FetchError> {
-    let (position, len_bytes) = (plan.scan_position(), plan.scan_bytes());
-    read(
-        shard,
-        plan.file,
-        position,
-        usize::try_from(len_bytes).expect("32 bits fit"),
-    )
-    .await
+    let len_bytes = usize::try_from(plan.scan_bytes()).expect("32 bits fit");
+    let chunk = read(shard, plan.file, plan.scan_position(), len_bytes).await?;
+    shard.io.counters().fetch_bytes_copied.add(chunk.len() as u64);
+    Ok(chunk)
 }
 
 /// Reads up to `len_bytes`, fewer at the end of the file.
