@@ -111,6 +111,8 @@ enum ConnectionError {
     Frame(FrameError),
     #[error(transparent)]
     Request(#[from] dispatch::CloseReason),
+    #[error("idle for {0:?} (connections.max.idle.ms)")]
+    Idle(Duration),
     #[error("the client does not read its replies")]
     Stalled,
     #[error(transparent)]
@@ -123,6 +125,8 @@ impl From<FrameError> for ConnectionError {
     fn from(error: FrameError) -> Self {
         match error {
             FrameError::Io(error) => Self::Io(error),
+            // Clients leave like this every day.
+            FrameError::Idle(limit) => Self::Idle(limit),
             error => Self::Frame(error),
         }
     }
