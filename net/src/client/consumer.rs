@@ -9,7 +9,6 @@ use super::cluster::{Cluster, Retry, TopicMetadata};
 use super::connection::Answer;
 use super::error::ClientError;
 use super::offsets::{EARLIEST, LATEST, offsets};
-use crate::protocol::api_key::ApiKey;
 use crate::protocol::messages::fetch::{
     FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData,
 };
@@ -70,12 +69,13 @@ impl Consumer {
     ) -> Result<Self, ClientError> {
         let mut metadata = cluster.topic(topic, false).await?;
         if let Some(index) = partition {
+            let partitions = metadata.partitions.len();
             metadata.partitions.retain(|partition| partition.index == index);
             if metadata.partitions.is_empty() {
-                let what = format!("partition {index} of {topic}");
-                return Err(ClientError::Missing {
-                    api: ApiKey::Metadata,
-                    what,
+                return Err(ClientError::UnknownPartition {
+                    topic: topic.to_owned(),
+                    partition: index,
+                    partitions,
                 });
             }
         }

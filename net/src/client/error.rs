@@ -99,6 +99,16 @@ pub enum ClientError {
         /// What is missing.
         what: String,
     },
+    /// The topic has no such partition.
+    #[error("topic {topic} has no partition {partition}, only {partitions} from 0 on")]
+    UnknownPartition {
+        /// The topic.
+        topic: String,
+        /// What was asked for.
+        partition: i32,
+        /// How many it has.
+        partitions: usize,
+    },
     /// A record does not fit a batch.
     #[error("a record cannot be sent: {0}")]
     Build(#[from] BuildError),

@@ -142,9 +142,10 @@ impl Producer {
             (Some(index), _) => usize::try_from(index)
                 .ok()
                 .filter(|&index| index < partitions)
-                .ok_or_else(|| ClientError::Missing {
-                    api: ApiKey::Metadata,
-                    what: format!("partition {index} of {}", self.topic.name),
+                .ok_or_else(|| ClientError::UnknownPartition {
+                    topic: self.topic.name.clone(),
+                    partition: index,
+                    partitions,
                 })?,
             (None, Some(key)) => partitioner::for_key(key, partitions),
             (None, None) => self.sticky % partitions,
