@@ -199,6 +199,24 @@ fn a_partition_that_is_not_there_is_told_with_those_that_are() {
 }
 
 #[test]
+fn a_producer_of_an_adopted_topic_is_not_taken_for_one_that_wrote_it() {
+    let data = data();
+    let broker = Broker::start(data.path());
+    broker.ok(&["topic", "create", "t"], "");
+    broker.ok(&["produce", "t"], "first\n");
+    broker.stop();
+    // As where another broker wrote the directory: the log knows its producers, nothing else does.
+    std::fs::remove_file(data.path().join("ringlog-metadata.json")).expect("removed");
+    let broker = Broker::start(data.path());
+    broker.ok(&["produce", "t"], "second\n");
+    assert_eq!(
+        broker.ok(&["consume", "t", "--exit-at-end"], ""),
+        "first\nsecond\n"
+    );
+    broker.stop();
+}
+
+#[test]
 fn lines_come_back_in_each_format_from_each_place_with_each_codec() {
     let data = data();
     let broker = Broker::start(data.path());

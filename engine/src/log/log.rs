@@ -22,7 +22,7 @@ use super::recent_batches::RecentBatches;
 use super::write_pipeline::{Operation, Poison, Put, WritePipeline};
 use crate::config::LogConfig;
 use crate::io::{FileId, IoCompletion, IoOp, IoQueue, Storage};
-use crate::types::{LeaderEpoch, LogId, Offset, TimestampMs};
+use crate::types::{LeaderEpoch, LogId, Offset, ProducerId, TimestampMs};
 
 /// One partition's log. See the module.
 ///
@@ -266,6 +266,12 @@ impl Log {
     #[must_use]
     pub fn is_stalled(&self) -> bool {
         self.pipeline.is_stalled()
+    }
+
+    /// The largest producer id among those remembered: ids up to it are taken.
+    #[must_use]
+    pub fn last_producer_id(&self) -> Option<ProducerId> {
+        self.producers.iter().map(|(id, _)| id).max()
     }
 
     /// What its owner knows it by.

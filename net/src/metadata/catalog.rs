@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ringlog_engine::types::LeaderEpoch;
+use ringlog_engine::types::{LeaderEpoch, ProducerId};
 use ringlog_replication::types::{ParseTopicIdError, TopicId};
 use serde::{Deserialize, Serialize};
 
@@ -196,6 +196,20 @@ impl Catalog {
         Ok(first..end)
     }
 
+    /// Gives out no producer id up to `last` from now on, since logs remember it.
+    ///
+    /// # Errors
+    ///
+    /// The file system's.
+    pub fn begin_producer_ids_after(&mut self, last: ProducerId) -> Result<(), CatalogError> {
+        let next = last.0.saturating_add(1);
+        if next > self.next_producer_id {
+            self.store(&self.image, next, &self.deleting)?;
+            self.next_producer_id = next;
+        }
+        Ok(())
+    }
+
     fn store(
         &self,
         image: &MetadataImage,
@@ -302,6 +316,10 @@ mod tests {
         assert_eq!(**reopened.image().topic("events").unwrap(), topic("events", id));
         assert_eq!(reopened.image().topic_by_id(id).unwrap().name.as_ref(), "events");
         assert_eq!(reopened.allocate_producer_ids().unwrap().start, first.end);
+        reopened.begin_producer_ids_after(ProducerId(7)).unwrap();
+        reopened.begin_producer_ids_after(ProducerId(70_000)).unwrap();
+        drop(reopened);
+        assert_eq!(open().allocate_producer_ids().unwrap().start, 70_001);
     }
 
     #[test]

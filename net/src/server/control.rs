@@ -82,7 +82,7 @@ impl Control {
 
     /// Opens every log; the shards do it side by side. A log that cannot be opened is reported and
     /// leaves its partition unavailable.
-    pub(crate) async fn open_logs(&self, last_run: &LastRun) -> Result<(), ControlError> {
+    pub(crate) async fn open_logs(&mut self, last_run: &LastRun) -> Result<(), ControlError> {
         let mut pending = Vec::new();
         let view = self.view();
         for topic in view.image.topics() {
@@ -102,6 +102,11 @@ impl Control {
                     Err(_) => return Err(ControlError::ShardGone),
                 }
             }
+        }
+        // Logs that were adopted remember producers that the catalog knows nothing of.
+        let taken = self.ask_all(ShardRequest::LastProducerId).await;
+        if let Some(last) = taken.into_iter().flatten().max() {
+            self.catalog.begin_producer_ids_after(last)?;
         }
         tracing::info!(logs = opened, clean = last_run.clean, "logs opened");
         Ok(())

@@ -199,6 +199,14 @@ impl Shard {
                     });
                 let _ = reply.send(end);
             }
+            ShardRequest::LastProducerId(reply) => {
+                let _ = reply.send(
+                    broker
+                        .partitions()
+                        .filter_map(|p| p.log().last_producer_id())
+                        .max(),
+                );
+            }
             ShardRequest::Sizes(reply) => {
                 let _ = reply.send(
                     broker

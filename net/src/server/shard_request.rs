@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ringlog_engine::config::LogConfig;
 use ringlog_engine::log::{OpenError, OpenOptions};
 use ringlog_engine::rt::FileRange;
-use ringlog_engine::types::{LeaderEpoch, Offset, TimestampMs};
+use ringlog_engine::types::{LeaderEpoch, Offset, ProducerId, TimestampMs};
 use ringlog_replication::broker_shard::DeleteRecordsError;
 use ringlog_replication::request::{
     Acks, FetchError, FetchPartition, Isolation, PartitionOffsets, ProduceResult,
@@ -54,6 +54,8 @@ pub(crate) enum ShardRequest {
         LeaderEpoch,
         oneshot::Sender<Result<Option<(LeaderEpoch, Offset)>, FetchError>>,
     ),
+    /// The largest producer id that any log here remembers.
+    LastProducerId(oneshot::Sender<Option<ProducerId>>),
     Sizes(oneshot::Sender<Vec<(TopicIdPartition, u64)>>),
     Metadata(View, oneshot::Sender<()>),
     Open(OpenPartition, oneshot::Sender<Result<(), OpenError>>),
