@@ -198,7 +198,8 @@ impl World {
     /// Waits for everything, failures included.
     fn settle(&mut self) {
         let log_end = self.driver.log.log_end_offset();
-        for _ in 0..100 {
+        // Each try meets at least one of the failures that were planned, at most one an operation.
+        for _ in 0..=OPS_MAX {
             self.driver.settle();
             if self.driver.log.is_idle() {
                 let log = &self.driver.log;

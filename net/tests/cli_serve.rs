@@ -206,7 +206,7 @@ fn a_producer_of_an_adopted_topic_is_not_taken_for_one_that_wrote_it() {
     broker.ok(&["produce", "t"], "first\n");
     broker.stop();
     // As where another broker wrote the directory: the log knows its producers, nothing else does.
-    std::fs::remove_file(data.path().join("ringlog-metadata.json")).expect("removed");
+    fs::remove_file(data.path().join("ringlog-metadata.json")).expect("removed");
     let broker = Broker::start(data.path());
     broker.ok(&["produce", "t"], "second\n");
     assert_eq!(
