@@ -80,6 +80,14 @@ pub enum IoOp {
         /// Its new contents.
         bytes: Bytes,
     },
+    /// Gives files new names within their one directory: `(from, to)` in the order given, leaving
+    /// out those whose `from` does not exist, replacing a `to` that does; completes once the names
+    /// are durable. A crash before that leaves the new names to a first part of the renames, the
+    /// old ones to the rest; a failure may do so as well.
+    Rename {
+        /// What to rename: from, to. All in one directory.
+        renames: Vec<(PathBuf, PathBuf)>,
+    },
     /// Deletes the files that exist among `paths`.
     Remove {
         /// The files to delete.

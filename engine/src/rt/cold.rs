@@ -10,7 +10,7 @@ use std::fs;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -19,7 +19,7 @@ use bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio_uring::fs::{File, OpenOptions, remove_file, rename};
 
-use super::file_table::{LogFile, parent_of, temporary_of};
+use super::file_table::{LogFile, dir_of, parent_of, rename_error, sync_dir_error, temporary_of};
 use super::op::{ColdRequest, ColdWork, Finished};
 use crate::io::{IoError, IoOutput};
 
@@ -45,6 +45,7 @@ pub(crate) async fn run(request: ColdRequest, puts: &Mutex<()>) -> Finished {
                 .await
                 .map_err(|source| IoError::new(format!("replace {}", path.display()), source))
         }
+        ColdWork::Rename { renames } => rename_existing(&renames).await,
         ColdWork::Remove { paths } => remove_existing(&paths).await,
         ColdWork::Close { file } => close(file).await,
     };
@@ -108,7 +109,20 @@ async fn write_whole(path: &Path, bytes: Bytes) -> io::Result<()> {
     result
 }
 
-async fn remove_existing(paths: &[std::path::PathBuf]) -> Result<(), IoError> {
+async fn rename_existing(renames: &[(PathBuf, PathBuf)]) -> Result<(), IoError> {
+    for (from, to) in renames {
+        match now(rename(from, to)).await {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => result.map_err(|source| rename_error(from, to, source))?,
+        }
+    }
+    match dir_of(renames) {
+        Some(dir) => sync_dir(dir).await.map_err(|source| sync_dir_error(dir, source)),
+        None => Ok(()),
+    }
+}
+
+async fn remove_existing(paths: &[PathBuf]) -> Result<(), IoError> {
     for path in paths {
         match now(remove_file(path)).await {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

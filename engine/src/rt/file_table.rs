@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::io::{DirEntry, FileId, OpenMode, Storage};
+use crate::io::{DirEntry, FileId, IoError, OpenMode, Storage};
 
 /// An open file: its descriptor and, for messages, the path it was opened by.
 ///
@@ -249,6 +249,43 @@ pub(crate) fn put_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
         return Err(error);
     }
     sync_dir(parent_of(path))
+}
+
+/// Renames those of `renames` that exist, in order; the new names are durable on return.
+pub(crate) fn rename_existing(renames: &[(PathBuf, PathBuf)]) -> Result<(), IoError> {
+    for (from, to) in renames {
+        match fs::rename(from, to) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => result.map_err(|source| rename_error(from, to, source))?,
+        }
+    }
+    match dir_of(renames) {
+        Some(dir) => sync_dir(dir).map_err(|source| sync_dir_error(dir, source)),
+        None => Ok(()),
+    }
+}
+
+/// The directory of all `renames`, none where there are none.
+///
+/// # Panics
+///
+/// If they lie in several: one sync would not cover them.
+pub(crate) fn dir_of(renames: &[(PathBuf, PathBuf)]) -> Option<&Path> {
+    let dir = parent_of(&renames.first()?.0);
+    let together = |(from, to): &(PathBuf, PathBuf)| parent_of(from) == dir && parent_of(to) == dir;
+    assert!(
+        renames.iter().all(together),
+        "files are renamed within one directory"
+    );
+    Some(dir)
+}
+
+pub(crate) fn rename_error(from: &Path, to: &Path, source: io::Error) -> IoError {
+    IoError::new(format!("rename {} to {}", from.display(), to.display()), source)
+}
+
+pub(crate) fn sync_dir_error(dir: &Path, source: io::Error) -> IoError {
+    IoError::new(format!("sync {}", dir.display()), source)
 }
 
 /// Deletes `path` if it exists.

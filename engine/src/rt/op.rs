@@ -15,7 +15,7 @@ use bytes::{Buf, Bytes};
 use io_uring::{opcode, squeue, types};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::file_table::{LogFile, create_new, put_file, read_at_most, remove_existing};
+use super::file_table::{LogFile, create_new, put_file, read_at_most, remove_existing, rename_existing};
 use crate::io::{FileId, IoError, IoOutput, IoToken};
 use crate::types::LogId;
 
@@ -61,6 +61,9 @@ pub(crate) enum ColdWork {
     Put {
         path: PathBuf,
         bytes: Bytes,
+    },
+    Rename {
+        renames: Vec<(PathBuf, PathBuf)>,
     },
     Remove {
         paths: Vec<PathBuf>,
@@ -137,6 +140,7 @@ impl ColdRequest {
             },
             ColdWork::Put { path, bytes } => put_file(&path, &bytes)
                 .map_err(|source| IoError::new(format!("replace {}", path.display()), source)),
+            ColdWork::Rename { renames } => rename_existing(&renames),
             ColdWork::Remove { paths } => paths.iter().try_for_each(|path| {
                 remove_existing(path)
                     .map_err(|source| IoError::new(format!("remove {}", path.display()), source))

@@ -133,6 +133,7 @@ impl ShardIo {
                 }
                 IoOp::Create { file, path } => self.start_cold(ColdWork::Create { file, path }, reply),
                 IoOp::Put { path, bytes } => self.start_cold(ColdWork::Put { path, bytes }, reply),
+                IoOp::Rename { renames } => self.start_cold(ColdWork::Rename { renames }, reply),
                 IoOp::Remove { paths } => self.start_cold(ColdWork::Remove { paths }, reply),
                 IoOp::Close { file } => {
                     let removed = self.inner.files.borrow_mut().remove(file);

@@ -41,6 +41,9 @@ macro_rules! io_suite {
             create_in_a_missing_directory_fails_and_names_the_file
             put_replaces_the_whole_file_and_leaves_nothing_beside
             puts_of_one_file_at_once_leave_one_of_them
+            renames_happen_in_order_for_what_exists
+            rename_keeps_open_files_as_they_are
+            failed_rename_names_both_files
             remove_deletes_what_exists
             close_keeps_reads_under_way_alive
             closed_file_is_refused
@@ -300,6 +303,56 @@ pub async fn puts_of_one_file_at_once_leave_one_of_them(device: &mut impl Device
         .storage(|storage| storage.read_file(&path, 10_000))
         .unwrap();
     assert!(contents.contains(&left), "{} bytes of no put", left.len());
+}
+
+fn rename(dir: &Path, renames: &[(&str, &str)]) -> IoOp {
+    let renames = renames
+        .iter()
+        .map(|(from, to)| (dir.join(from), dir.join(to)))
+        .collect();
+    IoOp::Rename { renames }
+}
+
+pub async fn renames_happen_in_order_for_what_exists(device: &mut impl Device, dir: &Path) {
+    device.storage(|storage| {
+        for name in ["a", "b", "c"] {
+            storage.put_file(&dir.join(name), name.as_bytes()).unwrap();
+        }
+    });
+    // The order shows: `a` makes room for `b`, and `c` is replaced by what was `a`.
+    let renames = [("never", "b"), ("a", "a.old"), ("b", "a"), ("a.old", "c")];
+    done(device, rename(dir, &renames)).await;
+    done(device, rename(dir, &[])).await;
+    device.storage(|storage| {
+        let entries = storage.list(dir).unwrap();
+        let names: Vec<_> = entries.iter().map(|entry| entry.name.as_str()).collect();
+        assert_eq!(names, ["a", "c"]);
+        assert_eq!(storage.read_file(&dir.join("a"), 10).unwrap(), b"b");
+        assert_eq!(storage.read_file(&dir.join("c"), 10).unwrap(), b"a");
+    });
+}
+
+pub async fn rename_keeps_open_files_as_they_are(device: &mut impl Device, dir: &Path) {
+    let file = created(device, dir, 0).await;
+    done(device, write(file, 0, &[b"kept"])).await;
+    done(device, rename(dir, &[("0.log", "0.log.deleted")])).await;
+    done(device, write(file, 4, &[b" and more"])).await;
+    assert_eq!(bytes(device, read(file, 0, 100)).await, "kept and more");
+    let path = dir.join("0.log.deleted");
+    let renamed = device.storage(|storage| storage.read_file(&path, 100)).unwrap();
+    assert_eq!(renamed, b"kept and more");
+}
+
+pub async fn failed_rename_names_both_files(device: &mut impl Device, dir: &Path) {
+    let (file, in_the_way) = (dir.join("a"), dir.join("b"));
+    device.storage(|storage| {
+        storage.put_file(&file, b"a").unwrap();
+        storage.create_dir(&in_the_way).unwrap();
+    });
+    let error = run_one(device, rename(dir, &[("a", "b")])).await.unwrap_err();
+    for path in [file, in_the_way] {
+        assert!(error.operation.contains(&path.display().to_string()), "{error}");
+    }
 }
 
 pub async fn remove_deletes_what_exists(device: &mut impl Device, dir: &Path) {

@@ -5,7 +5,8 @@
 //! A crash keeps, of each change after the last sync, as many of its first bytes as the test says,
 //! independently of the others; what lies beyond a lost write reads as zeros. A request that was
 //! submitted and not completed may have happened in part, by the same rule. Directory entries and
-//! whole-file puts are durable once complete. Knows nothing of logs.
+//! whole-file puts are durable once complete; of renames or removals under way a first part, as
+//! long as the test says, has happened. Knows nothing of logs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
@@ -26,6 +27,10 @@ pub enum OpKind {
     Create,
     /// [`IoOp::Put`].
     Put,
+    /// [`IoOp::Rename`].
+    Rename,
+    /// [`IoOp::Remove`].
+    Remove,
     /// Any other.
     Other,
 }
@@ -39,6 +44,8 @@ impl OpKind {
             IoOp::Sync { .. } => Self::Sync,
             IoOp::Create { .. } => Self::Create,
             IoOp::Put { .. } => Self::Put,
+            IoOp::Rename { .. } => Self::Rename,
+            IoOp::Remove { .. } => Self::Remove,
             _ => Self::Other,
         }
     }
@@ -169,8 +176,17 @@ impl MemStorage {
     /// Power loss: see the module. `keep` is told the length of each unsynced change and says how
     /// many of its first bytes survive.
     pub fn crash(&mut self, mut keep: impl FnMut(usize) -> usize) {
-        for Submitted { request, .. } in std::mem::take(&mut self.submitted) {
-            let whole = !matches!(request.op, IoOp::Write { .. });
+        for Submitted { mut request, .. } in std::mem::take(&mut self.submitted) {
+            if let IoOp::Rename { renames } = &mut request.op {
+                renames.truncate(keep(renames.len()));
+            }
+            if let IoOp::Remove { paths } = &mut request.op {
+                paths.truncate(keep(paths.len()));
+            }
+            let whole = !matches!(
+                request.op,
+                IoOp::Write { .. } | IoOp::Rename { .. } | IoOp::Remove { .. }
+            );
             if whole && keep(1) == 0 {
                 continue;
             }
@@ -269,6 +285,7 @@ impl MemStorage {
                 self.open(*file, path, OpenMode::CreateNew)?;
             }
             IoOp::Put { path, bytes } => self.put_file(path, bytes)?,
+            IoOp::Rename { renames } => self.rename_existing(renames),
             IoOp::Remove { paths } => {
                 for path in paths {
                     self.names.remove(path);
@@ -277,6 +294,14 @@ impl MemStorage {
             IoOp::Close { file } => self.close(*file),
         }
         Ok(IoOutput::Done)
+    }
+
+    fn rename_existing(&mut self, renames: &[(PathBuf, PathBuf)]) {
+        for (from, to) in renames {
+            if let Some(inode) = self.names.remove(from) {
+                self.names.insert(to.clone(), inode);
+            }
+        }
     }
 
     fn inode(&mut self, file: FileId) -> io::Result<&mut Inode> {
