@@ -1,4 +1,5 @@
-//! Blocking file operations for what is rare: opening a log, recovering it, closing it.
+//! Blocking file operations for what is rare: opening a log, recovering it, closing it, and for
+//! compaction, which has a thread of its own.
 //!
 //! Implemented over the real file system in `rt` and over the simulated disk; the log never
 //! calls it on the append or fetch path.
@@ -43,6 +44,8 @@ pub trait Storage {
     fn open(&mut self, file: FileId, path: &Path, mode: OpenMode) -> io::Result<u64>;
     /// Reads into `buf` from `position`; fewer bytes than asked only at the end of the file.
     fn read_at(&mut self, file: FileId, position: u64, buf: &mut [u8]) -> io::Result<usize>;
+    /// Writes all of `bytes` at `position`; durable after [`sync`](Self::sync).
+    fn write_at(&mut self, file: FileId, position: u64, bytes: &[u8]) -> io::Result<()>;
     /// Cuts the file to `len_bytes`, or extends it with zeros.
     fn set_len(&mut self, file: FileId, len_bytes: u64) -> io::Result<()>;
     /// Makes the file's bytes and length durable.

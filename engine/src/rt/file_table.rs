@@ -160,6 +160,10 @@ impl Storage for FileTable {
         read_at_most(self.known(file)?.file(), position, buf)
     }
 
+    fn write_at(&mut self, file: FileId, position: u64, bytes: &[u8]) -> io::Result<()> {
+        self.known(file)?.file().write_all_at(bytes, position)
+    }
+
     fn set_len(&mut self, file: FileId, len_bytes: u64) -> io::Result<()> {
         self.known(file)?.file().set_len(len_bytes)
     }

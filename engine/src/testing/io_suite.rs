@@ -49,6 +49,7 @@ macro_rules! io_suite {
             closed_file_is_refused
             unknown_file_is_refused
             storage_sees_what_requests_wrote
+            storage_writes_where_it_is_told
             storage_reads_small_files_within_a_limit
             storage_renames_directories
         );
@@ -433,6 +434,19 @@ pub async fn storage_sees_what_requests_wrote(device: &mut impl Device, dir: &Pa
     assert_eq!(bytes(device, read(id, 0, 10)).await, "01234");
     done(device, write(file(1), 0, &[b"via storage"])).await;
     assert_eq!(bytes(device, read(file(1), 4, 10)).await, "storage");
+}
+
+pub async fn storage_writes_where_it_is_told(device: &mut impl Device, dir: &Path) {
+    let path = dir.join("a.log");
+    device.storage(|storage| {
+        storage.open(file(0), &path, OpenMode::CreateNew).unwrap();
+        storage.write_at(file(0), 0, b"one three").unwrap();
+        storage.write_at(file(0), 4, b"two").unwrap();
+        storage.sync(file(0)).unwrap();
+        assert_eq!(storage.read_file(&path, 100).unwrap(), b"one twoee");
+        storage.close(file(0));
+        assert!(storage.write_at(file(0), 0, b"x").is_err());
+    });
 }
 
 pub async fn storage_reads_small_files_within_a_limit(device: &mut impl Device, dir: &Path) {

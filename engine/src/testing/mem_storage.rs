@@ -359,6 +359,14 @@ impl Storage for MemStorage {
         Ok(read)
     }
 
+    fn write_at(&mut self, file: FileId, position: u64, bytes: &[u8]) -> io::Result<()> {
+        let position = to_usize(position)?;
+        self.check_capacity(position + bytes.len())?;
+        let bytes = bytes.to_vec();
+        self.inode(file)?.change(Change::Write { position, bytes });
+        Ok(())
+    }
+
     fn set_len(&mut self, file: FileId, len_bytes: u64) -> io::Result<()> {
         let len = to_usize(len_bytes)?;
         self.inode(file)?.change(Change::SetLen(len));
