@@ -8,6 +8,10 @@
 //! (feature `rt`: the only place with system calls).
 
 pub mod config;
+#[cfg(feature = "rt")]
+pub mod data_dir;
+#[cfg(feature = "rt")]
+pub mod engine;
 pub mod io;
 pub mod log;
 pub mod record;
@@ -16,3 +20,6 @@ pub mod rt;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod types;
+
+#[cfg(feature = "rt")]
+pub use engine::{Durability, Engine, EngineConfig, LogHandle, NewRecord};

@@ -316,6 +316,6 @@ pub(crate) fn parent_of(path: &Path) -> &Path {
     }
 }
 
-fn sync_dir(dir: &Path) -> io::Result<()> {
+pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }

@@ -8,6 +8,8 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
+use bytes::BytesMut;
+
 use super::file_table::LogFile;
 use super::sendfile::FileRange;
 use super::shard_io::ShardIo;
@@ -15,6 +17,15 @@ use crate::io::IoError;
 
 /// Memory one warming read takes at most.
 const WARM_CHUNK_BYTES: u32 = 1024 * 1024;
+
+/// Whether a read may wait for the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// It gives what is in the page cache.
+    No,
+    /// It blocks the thread.
+    ForDisk,
+}
 
 /// Reads into `buf` what the page cache has from `position` on, without waiting for the disk.
 /// `None` if the first byte is not there. Fewer bytes than asked for: the file ends, or what is
@@ -24,23 +35,65 @@ const WARM_CHUNK_BYTES: u32 = 1024 * 1024;
 ///
 /// The operating system's.
 pub fn read_nowait(file: &LogFile, position: u64, buf: &mut [u8]) -> io::Result<Option<usize>> {
-    let offset = libc::off_t::try_from(position)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a position beyond any file"))?;
     let vector = libc::iovec {
         iov_base: buf.as_mut_ptr().cast(),
         iov_len: buf.len(),
     };
+    // SAFETY: `vector` describes `buf`, which is borrowed for us alone.
+    unsafe { read_vector(file, position, &vector, Wait::No) }
+}
+
+/// Appends to `into` up to `len_bytes` from `position` on, as [`read_nowait`] does, or waiting for the
+/// disk. The room is reserved at once, and nothing is cleared beforehand.
+///
+/// # Errors
+///
+/// The operating system's.
+pub fn read_into(
+    file: &LogFile,
+    position: u64,
+    len_bytes: usize,
+    wait: Wait,
+    into: &mut BytesMut,
+) -> io::Result<Option<usize>> {
+    into.reserve(len_bytes);
+    let vector = libc::iovec {
+        iov_base: into.spare_capacity_mut().as_mut_ptr().cast(),
+        iov_len: len_bytes,
+    };
+    // SAFETY: `vector` describes the start of the spare capacity, which was just reserved and is ours alone.
+    let read = unsafe { read_vector(file, position, &vector, wait)? };
+    let len = into.len() + read.unwrap_or(0);
+    // SAFETY: the kernel has filled the bytes up to `len`, which lies within the capacity.
+    unsafe { into.set_len(len) };
+    Ok(read)
+}
+
+/// # Safety
+///
+/// `vector` describes memory that may be written to until this returns.
+unsafe fn read_vector(
+    file: &LogFile,
+    position: u64,
+    vector: &libc::iovec,
+    wait: Wait,
+) -> io::Result<Option<usize>> {
+    let offset = libc::off_t::try_from(position)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a position beyond any file"))?;
+    let flags = match wait {
+        Wait::No => libc::RWF_NOWAIT,
+        Wait::ForDisk => 0,
+    };
     loop {
-        // SAFETY: the descriptor is open, and `vector` describes `buf`, which is borrowed for us alone.
-        let result =
-            unsafe { libc::preadv2(file.as_raw_fd(), &raw const vector, 1, offset, libc::RWF_NOWAIT) };
+        // SAFETY: the descriptor is open, and the caller answers for `vector`.
+        let result = unsafe { libc::preadv2(file.as_raw_fd(), vector, 1, offset, flags) };
         if let Ok(count) = usize::try_from(result) {
             return Ok(Some(count));
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
             Some(libc::EINTR) => {}
-            Some(libc::EAGAIN | libc::EOPNOTSUPP | libc::ENOSYS) => return Ok(None),
+            Some(libc::EAGAIN | libc::EOPNOTSUPP | libc::ENOSYS) if wait == Wait::No => return Ok(None),
             _ => return Err(error),
         }
     }
