@@ -9,7 +9,7 @@ use ringlog_engine::config::LogConfig;
 use ringlog_engine::io::{IoCompletion, IoOutput, IoQueue};
 use ringlog_engine::log::{Log, OpenOptions};
 use ringlog_engine::record::RecordBatchBuilder;
-use ringlog_engine::testing::MemStorage;
+use ringlog_engine::testing::SimDisk;
 use ringlog_engine::types::{LogId, Offset, TimestampMs};
 use ringlog_net::protocol::encode::{Encoder, SIZE_PREFIX_LEN_BYTES, Segment};
 use ringlog_net::protocol::messages::Message;
@@ -50,7 +50,7 @@ pub fn new_log() -> Log {
         now: NOW,
     };
     let (dir, config) = (Path::new("/bench-0"), LogConfig::default());
-    let opened = Log::open(dir, LogId(0), config, options, &mut MemStorage::new());
+    let opened = Log::open(dir, LogId(0), config, options, &mut SimDisk::new());
     opened.expect("an empty disk opens").0
 }
 

@@ -1,17 +1,20 @@
-//! The conformance suite over the ring and over the helper thread, and what only a shard shows:
-//! progress beside a busy task, dropped reads, the end of a shard, the reasons it gives.
+//! The conformance suite over the ring, over the helper thread and over the simulated disk, and what only
+//! a shard shows: progress beside a busy task, dropped reads, the end of a shard, the reasons it gives.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::{Context, Waker};
 
 use bytes::Bytes;
 use ringlog_engine::io::{FileId, IoCompletion, IoOp, IoRequest, IoToken, OpenMode, Storage};
 use ringlog_engine::rt::{
     BackendChoice, BackendKind, Counter, ShardConfig, ShardContext, ShardHandle, ShardIo, spawn_shard,
 };
+use ringlog_engine::testing::SimDisk;
 use ringlog_engine::testing::io_suite::Device;
 use ringlog_engine::types::LogId;
 
@@ -26,6 +29,21 @@ impl Device for ShardDevice {
 
     fn storage<R>(&mut self, f: impl FnOnce(&mut dyn Storage) -> R) -> R {
         f(&mut *self.io.files().borrow_mut())
+    }
+}
+
+struct SimDevice {
+    disk: SimDisk,
+}
+
+impl Device for SimDevice {
+    async fn run(&mut self, requests: Vec<IoRequest>) -> Vec<IoCompletion> {
+        self.disk.submit(requests);
+        std::iter::from_fn(|| self.disk.complete_any()).collect()
+    }
+
+    fn storage<R>(&mut self, f: impl FnOnce(&mut dyn Storage) -> R) -> R {
+        f(&mut self.disk)
     }
 }
 
@@ -123,6 +141,21 @@ macro_rules! on_helper {
     };
 }
 
+/// Nothing but the order of completions depends on the seed.
+macro_rules! on_simulated_disks {
+    ($case:path) => {
+        for seed in 0..10 {
+            let mut disk = SimDisk::with_seed(seed);
+            let dir = Path::new("/data");
+            disk.create_dirs(dir);
+            let mut device = SimDevice { disk };
+            let mut case = pin!($case(&mut device, dir));
+            let polled = case.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(polled.is_ready(), "the simulated disk waits for nothing");
+        }
+    };
+}
+
 mod ring {
     use super::*;
 
@@ -133,6 +166,12 @@ mod helper_thread {
     use super::*;
 
     ringlog_engine::io_suite!(on_helper);
+}
+
+mod simulated_disk {
+    use super::*;
+
+    ringlog_engine::io_suite!(on_simulated_disks);
 }
 
 #[test]

@@ -446,7 +446,7 @@ fn a_failed_sync_poisons_the_log_for_good() {
     driver.turn();
     driver.disk.fail_next(OpKind::Sync, ErrorKind::StorageFull);
     complete(&mut driver, OpKind::Sync);
-    assert!(driver.log.poison().unwrap().error.operation.contains("Sync"));
+    assert!(driver.log.poison().unwrap().error.operation.contains("fdatasync"));
     assert!(matches!(driver.append(1, 10), Err(AppendError::Poisoned(_))));
     driver.turn();
     assert!(kinds(&driver).is_empty(), "a sync is never tried again");

@@ -251,6 +251,7 @@ fn a_read_ends_with_its_segment_and_goes_on_in_the_next() {
 
     // The offsets at the end of a compacted segment belong to no batch any more.
     let mut disk = driver.disk;
+    disk.kill();
     let path = LogDriver::path("00000000000000000000.log");
     let bytes = disk.bytes(&path).unwrap().to_vec();
     let last = bytes.len() - bytes.len() / first.len();

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use ringlog_engine::config::LogConfig;
 use ringlog_engine::log::{Log, OpenError, OpenOptions};
 use ringlog_engine::record::{BatchHeader, RecordBatch};
-use ringlog_engine::testing::{LogDriver, MemStorage};
+use ringlog_engine::testing::{LogDriver, SimDisk};
 use ringlog_engine::types::{LogId, Offset, TimestampMs};
 
 const FIRST: &str = "00000000000000000000";
@@ -24,7 +24,7 @@ fn config() -> LogConfig {
 }
 
 /// Twenty batches of two records in several segments, cleanly closed.
-fn closed() -> MemStorage {
+fn closed() -> SimDisk {
     let mut driver = LogDriver::new(config());
     for _ in 0..20 {
         driver.append(2, 50).unwrap();
@@ -40,12 +40,12 @@ fn log_path(base: i64) -> PathBuf {
     LogDriver::path(&format!("{base:020}.log"))
 }
 
-fn file(disk: &MemStorage, path: &Path) -> Vec<u8> {
+fn file(disk: &SimDisk, path: &Path) -> Vec<u8> {
     disk.bytes(path).unwrap().to_vec()
 }
 
 /// The base offsets of the segments on disk.
-fn segments(disk: &MemStorage) -> Vec<i64> {
+fn segments(disk: &SimDisk) -> Vec<i64> {
     let logs = disk
         .paths()
         .filter(|path| path.extension().is_some_and(|e| e == "log"));
@@ -54,7 +54,7 @@ fn segments(disk: &MemStorage) -> Vec<i64> {
 }
 
 /// Every file and its bytes.
-fn contents(disk: &MemStorage) -> BTreeMap<PathBuf, Vec<u8>> {
+fn contents(disk: &SimDisk) -> BTreeMap<PathBuf, Vec<u8>> {
     disk.paths()
         .map(|path| (path.to_owned(), file(disk, path)))
         .collect()
@@ -102,7 +102,7 @@ fn a_zero_filled_tail_is_normal() {
     bytes.resize(len_bytes + 100_000, 0);
     disk.plant(&log_path(last), &bytes);
     for clean in [false, true] {
-        let mut disk = MemStorage::new();
+        let mut disk = SimDisk::new();
         for (path, bytes) in contents(&closed()) {
             disk.plant(&path, &bytes);
         }
@@ -171,7 +171,7 @@ fn damage_below_the_recovery_point_is_an_error_that_names_it_and_changes_nothing
 
 #[test]
 fn a_lost_segment_end_drops_what_follows_it() {
-    let mut disk = MemStorage::new();
+    let mut disk = SimDisk::new();
     let closed = contents(&closed());
     let bases: Vec<i64> = segments_of(&closed);
     for (path, bytes) in &closed {
@@ -249,7 +249,7 @@ fn a_log_opens_where_the_index_leads_the_replay_astray() {
     }
     driver.settle();
     driver.log.close(&mut driver.disk).unwrap();
-    let mut disk = MemStorage::new();
+    let mut disk = SimDisk::new();
     // Without the epochs' file, the epochs are those of the batches from the log start on.
     for (path, mut bytes) in contents(&driver.disk) {
         match path.extension().and_then(|extension| extension.to_str()) {
@@ -274,7 +274,7 @@ fn a_log_opens_where_the_index_leads_the_replay_astray() {
 #[test]
 fn missing_index_snapshot_and_epoch_files_are_made_anew() {
     let originals = contents(&closed());
-    let mut disk = MemStorage::new();
+    let mut disk = SimDisk::new();
     for (path, bytes) in originals
         .iter()
         .filter(|(path, _)| path.extension().is_some_and(|e| e == "log"))
@@ -355,8 +355,8 @@ proptest! {
 
 const KAFKA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/kafka-4.4");
 
-fn kafka_directory(stop: &str, name: &str) -> MemStorage {
-    let mut disk = MemStorage::new();
+fn kafka_directory(stop: &str, name: &str) -> SimDisk {
+    let mut disk = SimDisk::new();
     for entry in std::fs::read_dir(format!("{KAFKA}/{stop}/{name}")).unwrap() {
         let path = entry.unwrap().path();
         disk.plant(
@@ -481,7 +481,7 @@ fn directories_of_a_real_kafka_open_and_hold_every_record() {
 fn our_indexes_of_kafkas_batches_are_kafkas() {
     for (log, index_interval_bytes) in [("codecs-0", 500), ("plain-0", 300), ("txn-0", 100)] {
         let kafkas = contents(&kafka_directory("clean", log));
-        let mut disk = MemStorage::new();
+        let mut disk = SimDisk::new();
         for (path, bytes) in kafkas
             .iter()
             .filter(|(path, _)| path.extension().is_some_and(|e| e == "log"))

@@ -9,7 +9,7 @@ use ringlog_engine::config::LogConfig;
 use ringlog_engine::io::IoQueue;
 use ringlog_engine::log::{Log, OpenOptions};
 use ringlog_engine::record::BatchHeader;
-use ringlog_engine::testing::{LogDriver, MemStorage};
+use ringlog_engine::testing::{LogDriver, SimDisk};
 use ringlog_engine::types::{LeaderEpoch, LogId, Offset, TimestampMs};
 
 use crate::choices::Choices;
@@ -79,7 +79,7 @@ fn other(bytes: &[u8], choices: &mut Choices<'_>) -> Vec<u8> {
 pub fn index(data: &[u8]) {
     let mut choices = Choices::new(data);
     let (replaced, clean_shutdown) = (choices.u8(), choices.u8() % 2 == 1);
-    let mut disk = MemStorage::new();
+    let mut disk = SimDisk::new();
     let mut others = 0;
     for (path, bytes) in &SOUND.files {
         let is_log = path.extension().is_some_and(|extension| extension == "log");

@@ -273,7 +273,8 @@ impl World {
                 self.check_all();
                 self
             }
-            1 => {
+            // After a failed sync the page cache may show what the disk does not hold, and go on doing so.
+            1 if self.driver.log.poison().is_none() => {
                 self.driver.disk.kill();
                 let kept = self.driver.log.written_offset();
                 self.recover(kept)

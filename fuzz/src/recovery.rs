@@ -8,7 +8,7 @@ use ringlog_engine::config::LogConfig;
 use ringlog_engine::io::IoQueue;
 use ringlog_engine::log::{Log, Narrow, OpenOptions};
 use ringlog_engine::record::{RecordBatch, RecordBatchBuilder};
-use ringlog_engine::testing::{LogDriver, MemStorage};
+use ringlog_engine::testing::{LogDriver, SimDisk};
 use ringlog_engine::types::{LeaderEpoch, LogId, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs};
 
 use crate::choices::Choices;
@@ -55,7 +55,7 @@ pub fn recovery(data: &[u8]) {
         clean_shutdown,
         now: NOW,
     };
-    let mut disk = MemStorage::new();
+    let mut disk = SimDisk::new();
     while !choices.is_empty() {
         let (name, bytes) = file(&mut choices);
         disk.plant(&LogDriver::path(&name), &bytes);
@@ -99,7 +99,7 @@ pub fn recovery(data: &[u8]) {
     assert_eq!(reopened.log.log_end_offset(), end.plus(2));
 }
 
-fn open(mut disk: MemStorage, options: OpenOptions) -> Option<LogDriver> {
+fn open(mut disk: SimDisk, options: OpenOptions) -> Option<LogDriver> {
     let config = LogConfig {
         segment_bytes: 4096,
         index_interval_bytes: 100,

@@ -11,7 +11,7 @@ use ringlog_engine::config::{FlushPolicy, LogConfig};
 use ringlog_engine::io::IoOp;
 use ringlog_engine::log::{AppendError, Log, OpenOptions};
 use ringlog_engine::record::RecordBatchBuilder;
-use ringlog_engine::testing::{MemStorage, OpKind, batch_of};
+use ringlog_engine::testing::{OpKind, SimDisk, batch_of};
 use ringlog_engine::types::{LeaderEpoch, LogId, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs};
 use ringlog_replication::BrokerShard;
 use ringlog_replication::request::{
@@ -22,7 +22,7 @@ use ringlog_replication::types::{MonotonicMs, Now, RequestId, TopicId, TopicIdPa
 
 struct Stage {
     shard: BrokerShard,
-    disk: MemStorage,
+    disk: SimDisk,
     now: Now,
     requests: u64,
     logs: u32,
@@ -40,7 +40,7 @@ impl Stage {
     fn new(config: &LogConfig) -> Self {
         let mut stage = Self {
             shard: BrokerShard::new(),
-            disk: MemStorage::new(),
+            disk: SimDisk::new(),
             now: Now {
                 wall: TimestampMs(1_000_000),
                 monotonic: MonotonicMs(0),

@@ -6,6 +6,8 @@
 
 mod queue;
 mod request;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim_disk;
 mod storage;
 
 pub use queue::IoQueue;

@@ -27,7 +27,7 @@ pub struct FileId {
 pub struct IoToken(pub u64);
 
 /// A storage request of one log.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct IoRequest {
     /// The log that asks and will be told.
     pub log: LogId,
@@ -38,7 +38,7 @@ pub struct IoRequest {
 }
 
 /// The storage operations. `Write`, `Sync` and `Read` are the hot ones.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum IoOp {
     /// Writes `buffers` one after another from `position` (bytes from the start of the file).
     /// At most 1,024 buffers.

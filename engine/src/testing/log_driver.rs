@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::BytesMut;
 
-use super::MemStorage;
+use super::SimDisk;
 use crate::config::LogConfig;
 use crate::io::IoQueue;
 use crate::log::{
@@ -21,7 +21,7 @@ pub struct LogDriver {
     /// The log.
     pub log: Log,
     /// The disk.
-    pub disk: MemStorage,
+    pub disk: SimDisk,
     /// Requests of the turn.
     pub queue: IoQueue,
     /// The clock; moves when the test says.
@@ -46,7 +46,7 @@ impl LogDriver {
     /// A new log on an empty disk.
     #[must_use]
     pub fn new(config: LogConfig) -> Self {
-        let opened = Self::open(config, MemStorage::new(), Self::options(0, false));
+        let opened = Self::open(config, SimDisk::new(), Self::options(0, false));
         opened.expect("an empty disk opens").0
     }
 
@@ -68,9 +68,10 @@ impl LogDriver {
     /// Those of [`Log::open`].
     pub fn open(
         config: LogConfig,
-        mut disk: MemStorage,
+        mut disk: SimDisk,
         options: OpenOptions,
     ) -> Result<(Self, RecoveryReport), OpenError> {
+        disk.create_dirs(Path::new("/data"));
         let (log, report) = Log::open(Self::dir(), LogId(7), config, options, &mut disk)?;
         let driver = Self {
             log,

@@ -2,7 +2,9 @@
 
 pub mod io_suite;
 mod log_driver;
-mod mem_storage;
 
 pub use log_driver::{LogDriver, batch_of};
-pub use mem_storage::{MemStorage, OpKind};
+
+/// The name tests know the simulated disk by.
+pub use crate::io::sim_disk::SimDisk as MemStorage;
+pub use crate::io::sim_disk::{OpKind, SimDisk};
