@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Drives a running broker with the clients people use: `run.sh [client...]` (all of them unless named).
 #
-# Against BOOTSTRAP=host:port if that is set, else a broker started here on a free port with a data
+# Against BOOTSTRAP=host:port if that is set (it must create topics on demand, with num.partitions=4), else a broker started here on a free port with a data
 # directory of its own: ringlog's release binary, or Apache Kafka with BROKER=kafka. Installs what it
 # needs under target/interop. Prints a line for each client; exits nonzero if any of them failed.
 # Records and topics: README.md beside this file.
@@ -67,7 +67,8 @@ limited() { timeout --kill-after=5 "$CLIENT_TIMEOUT_S" "$@"; }
 if [ -z "${BOOTSTRAP:-}" ]; then
   [ "${BROKER:-ringlog}" != kafka ] || install_kafka || die "cannot install Apache Kafka"
   port=$(free_port)
-  start_broker "$WORK/broker" "$port" || die "the broker did not start"
+  # kcat has no command that creates a topic: the broker creates those it asks for.
+  start_broker "$WORK/broker" "$port" auto.create.topics.enable=true num.partitions=4 || die "the broker did not start"
   BOOTSTRAP="127.0.0.1:$port"
 fi
 
