@@ -101,6 +101,63 @@ fn wrong_usage_exits_with_2() {
 }
 
 #[test]
+fn a_number_out_of_range_is_refused_with_what_is_valid() {
+    for (arguments, valid) in [
+        (
+            &["topic", "create", "t", "--partitions", "-1"][..],
+            "-1 is not in 1..",
+        ),
+        (
+            &["topic", "create", "t", "--replication-factor", "-1"],
+            "-1 is not in 1..",
+        ),
+        (&["topic", "alter", "t", "--partitions", "-1"], "-1 is not in 1.."),
+        (&["produce", "t", "--partition", "-1"], "-1 is not in 0.."),
+        (&["produce", "t", "--linger-ms", "-1"], "-1 is not in 0.."),
+        (&["consume", "t", "--partition", "-1"], "-1 is not in 0.."),
+        (&["consume", "t", "--count", "-1"], "-1 is not in 0.."),
+        (&["consume", "t", "--from", "-1"], "an OFFSET from 0 on"),
+    ] {
+        let output = ringlog(arguments);
+        let complaint = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {complaint}");
+        assert!(
+            complaint.contains(valid) && !complaint.contains("tip:"),
+            "{arguments:?}: {complaint}"
+        );
+    }
+}
+
+#[test]
+fn help_says_what_is_taken_where_nothing_is_given() {
+    for (command, said) in [
+        ("topic", "a HOST alone is asked on port 9092"),
+        (
+            "produce",
+            "A line in which it does not stand is a value without a key",
+        ),
+        ("serve", "a PORT on every address of this machine"),
+    ] {
+        let help = stdout(&ringlog(&[command, "--help"]));
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(help.contains(said), "{said} is missing in:\n{help}");
+    }
+}
+
+#[test]
+fn an_input_that_cannot_be_read_is_named() {
+    let port = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = port.local_addr().expect("bound").to_string();
+    let output = ringlog(&["produce", "t", "--file", "/no/such", "--broker", &address]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).starts_with("error: cannot read /no/such: "),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
 fn a_broker_that_cannot_be_reached_is_named() {
     let port = TcpListener::bind("127.0.0.1:0")
         .expect("a port")

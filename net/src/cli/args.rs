@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::listen::ListenArgument;
 use super::start::StartArgument;
 
 /// A durable, Kafka-compatible distributed commit log.
@@ -65,7 +66,8 @@ pub(super) enum Command {
 /// Which brokers to talk to.
 #[derive(Args, Debug)]
 pub(super) struct BrokerArgument {
-    /// HOST:PORT of a broker, or several with commas between them, to find the cluster by.
+    /// HOST:PORT of a broker, or several with commas between them, to find the cluster by; a HOST alone is
+    /// asked on port 9092.
     #[arg(
         short,
         long,
@@ -93,7 +95,7 @@ pub(super) struct TopicArguments {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TopicCommand {
-    /// Create a topic.
+    /// Create a topic, and say with which id, partitions and replicas.
     Create(CreateArguments),
     /// Name all topics, one a line.
     List,
@@ -115,10 +117,10 @@ pub(super) struct CreateArguments {
     #[arg(value_name = "TOPIC")]
     pub(super) name: String,
     /// How many partitions; otherwise the broker's num.partitions.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(1..))]
     pub(super) partitions: Option<i32>,
     /// How many replicas of each; otherwise the broker's default.replication.factor.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i16).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i16).range(1..))]
     pub(super) replication_factor: Option<i16>,
     /// A setting of the topic. May be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment)]
@@ -154,7 +156,7 @@ pub(super) struct AlterArguments {
     #[arg(long, value_name = "KEY", group = "change")]
     pub(super) unset: Vec<String>,
     /// How many partitions it shall have, more than now.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..), group = "change")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(1..), group = "change")]
     pub(super) partitions: Option<i32>,
 }
 
@@ -164,7 +166,8 @@ Examples:
   echo hello | ringlog produce greetings
   ringlog produce orders --file orders.txt --key-separator : --compression zstd
 
-Each line is a record. What was not acknowledged is sent again, and is stored once and in order
+Each line is a record, all of it but the line feed at its end: a carriage return before that belongs
+to the record. What was not acknowledged is sent again, and is stored once and in order
 with --acks all. The command ends when all is acknowledged.")]
 pub(super) struct ProduceArguments {
     #[command(flatten)]
@@ -174,11 +177,12 @@ pub(super) struct ProduceArguments {
     /// Read lines from a file instead of stdin.
     #[arg(long, value_name = "FILE")]
     pub(super) file: Option<PathBuf>,
-    /// What ends the key of a line; without it records have no key.
+    /// What ends the key of a line. A line in which it does not stand is a value without a key, as are
+    /// all lines without this option.
     #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(super) key_separator: Option<String>,
     /// The partition to send to; otherwise the key's, or one after the other.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(0..))]
     pub(super) partition: Option<i32>,
     /// How batches are compressed.
     #[arg(long, value_enum, default_value_t = Codec::None, value_name = "CODEC")]
@@ -187,7 +191,7 @@ pub(super) struct ProduceArguments {
     #[arg(long, value_enum, default_value_t = AcksArgument::All, value_name = "ACKS")]
     pub(super) acks: AcksArgument,
     /// How long a record may wait for others to share its batch, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 5)]
+    #[arg(long, value_name = "MS", default_value_t = 5, allow_negative_numbers = true, value_parser = count())]
     pub(super) linger_ms: u64,
 }
 
@@ -224,13 +228,19 @@ pub(super) struct ConsumeArguments {
     /// The topic.
     pub(super) topic: String,
     /// The one partition to read; otherwise all.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(0..))]
     pub(super) partition: Option<i32>,
-    /// Where to begin: beginning, end, an OFFSET, @MILLISECONDS since 1970, or a UTC time.
-    #[arg(long, value_name = "PLACE", default_value = "beginning")]
+    /// Where to begin: beginning, end, an OFFSET that each partition read has or is to give next,
+    /// @MILLISECONDS since 1970, or a UTC time.
+    #[arg(
+        long,
+        value_name = "PLACE",
+        default_value = "beginning",
+        allow_negative_numbers = true
+    )]
     pub(super) from: StartArgument,
     /// Exit after so many records.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count())]
     pub(super) count: Option<u64>,
     /// Exit at what is the end when the command starts; otherwise wait for more.
     #[arg(long)]
@@ -254,6 +264,11 @@ pub(super) enum RecordFormat {
     Json,
 }
 
+/// A number that cannot be negative: read as one that can, so that the complaint names the range.
+fn count() -> clap::builder::RangedI64ValueParser<u64> {
+    clap::builder::RangedI64ValueParser::new().range(0..=i64::MAX)
+}
+
 fn assignment(text: &str) -> Result<(String, String), &'static str> {
     let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
     Ok((key.trim().to_owned(), value.trim().to_owned()))
@@ -272,11 +287,12 @@ pub(super) struct ServeArguments {
     /// The data directory (log.dirs), created if it is not there.
     #[arg(long, value_name = "DIR")]
     pub(super) data: Option<PathBuf>,
-    /// Where to listen (listeners): HOST:PORT, or NAME://HOST:PORT separated by commas.
-    #[arg(long, value_name = "ADDRESS")]
-    pub(super) listen: Option<String>,
+    /// Where to listen (listeners): HOST:PORT, a PORT on every address of this machine, or
+    /// NAME://HOST:PORT separated by commas.
+    #[arg(long, value_name = "ADDRESS", allow_negative_numbers = true)]
+    pub(super) listen: Option<ListenArgument>,
     /// Threads that own partitions (shards); 0 for one on each core.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..))]
     pub(super) shards: Option<u32>,
     /// A server.properties file, or a TOML file if it ends in .toml.
     #[arg(long, value_name = "FILE")]

@@ -1,6 +1,7 @@
 //! Why a command did not do what was asked, and the exit code that says so.
 
 use std::io;
+use std::path::PathBuf;
 
 use crate::client::ClientError;
 use crate::config::ConfigError;
@@ -27,6 +28,14 @@ pub(super) enum CliError {
     /// The runtime that drives connections cannot start.
     #[error("cannot start: {0}")]
     Runtime(io::Error),
+    /// The file named as input cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// Input cannot be read.
     #[error("cannot read the input: {0}")]
     Input(io::Error),
@@ -44,6 +53,7 @@ impl CliError {
             | Self::Corrupt { .. }
             | Self::Client(_)
             | Self::Runtime(_)
+            | Self::File { .. }
             | Self::Input(_)
             | Self::Output(_) => 1,
         }

@@ -9,6 +9,7 @@ mod consume;
 mod dump;
 mod error;
 mod line;
+mod listen;
 mod logging;
 mod main;
 mod produce;

@@ -36,9 +36,10 @@ pub(super) async fn run(broker: &str, arguments: &ProduceArguments) -> Result<()
         },
         linger: Duration::from_millis(arguments.linger_ms),
     };
+    // Before the broker may create the topic.
+    let mut lines = open(arguments.file.as_deref())?;
     let cluster = Cluster::connect(broker).await?;
     let mut producer = Producer::open(cluster, &arguments.topic, options).await?;
-    let mut lines = open(arguments.file.as_deref())?;
     let mut progress = Progress::new();
     let separator = arguments.key_separator.as_deref().map(str::as_bytes);
     let mut ticks = interval_at(Instant::now() + PROGRESS_EVERY, PROGRESS_EVERY);
@@ -78,7 +79,10 @@ fn codec(codec: Codec) -> Compression {
 fn open(file: Option<&Path>) -> Result<mpsc::Receiver<Group>, CliError> {
     let (sender, receiver) = mpsc::channel(GROUPS_MAX);
     let file = match file {
-        Some(path) => Some(File::open(path).map_err(CliError::Input)?),
+        Some(path) => Some(File::open(path).map_err(|source| CliError::File {
+            path: path.to_owned(),
+            source,
+        })?),
         None => None,
     };
     thread::spawn(move || match file {
@@ -88,7 +92,7 @@ fn open(file: Option<&Path>) -> Result<mpsc::Receiver<Group>, CliError> {
     Ok(receiver)
 }
 
-/// Sends lines on without their ends, as many at once as are there without waiting for more.
+/// Sends lines on without their line feeds, as many at once as are there without waiting for more.
 fn read_lines(mut input: BufReader<impl Read>, groups: &mpsc::Sender<Group>) {
     let mut group = Vec::new();
     let mut group_bytes = 0;
@@ -108,9 +112,6 @@ fn read_lines(mut input: BufReader<impl Read>, groups: &mpsc::Sender<Group>) {
             }
         }
         if line.ends_with(b"\n") {
-            line.pop();
-        }
-        if line.ends_with(b"\r") {
             line.pop();
         }
         group_bytes += line.len();
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_lose_their_ends_and_the_last_needs_none() {
+    fn lines_lose_their_line_feed_alone_and_the_last_needs_none() {
         let (sender, mut receiver) = mpsc::channel(GROUPS_MAX);
         read_lines(BufReader::new(&b"a\r\n\nb\nlast"[..]), &sender);
         drop(sender);
@@ -192,6 +193,6 @@ mod tests {
         while let Some(group) = receiver.blocking_recv() {
             lines.extend(group.expect("no error"));
         }
-        assert_eq!(lines, [&b"a"[..], b"", b"b", b"last"]);
+        assert_eq!(lines, [&b"a\r"[..], b"", b"b", b"last"]);
     }
 }

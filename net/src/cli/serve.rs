@@ -15,12 +15,7 @@ pub(super) fn run(arguments: &ServeArguments) -> Result<(), CliError> {
         flags.push(("--data", format!("log.dirs={}", data.display())));
     }
     if let Some(listen) = &arguments.listen {
-        let listeners = if listen.contains("://") {
-            listen.clone()
-        } else {
-            format!("PLAINTEXT://{listen}")
-        };
-        flags.push(("--listen", format!("listeners={listeners}")));
+        flags.push(("--listen", format!("listeners={}", listen.0)));
     }
     if let Some(shards) = arguments.shards {
         flags.push(("--shards", format!("shards={shards}")));

@@ -27,7 +27,7 @@ impl FromStr for StartArgument {
         };
         start
             .map(Self)
-            .ok_or("expected beginning, end, an OFFSET, @MILLISECONDS since 1970 or a UTC time like 2026-01-31T12:00:00Z")
+            .ok_or("expected beginning, end, an OFFSET from 0 on, @MILLISECONDS since 1970 or a UTC time like 2026-01-31T12:00:00Z")
     }
 }
 

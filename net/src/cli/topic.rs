@@ -19,6 +19,7 @@ pub(super) async fn run(broker: &str, command: &TopicCommand) -> Result<(), CliE
         TopicCommand::Delete { names } => {
             for name in names {
                 admin::delete_topic(&mut cluster, name).await?;
+                writeln!(io::stdout(), "deleted topic {name}")?;
             }
             Ok(())
         }
@@ -41,10 +42,19 @@ async fn create(cluster: &mut Cluster, arguments: &CreateArguments) -> Result<()
         Err(ClientError::Refused { code, .. })
             if arguments.if_not_exists && code == ErrorCode::TopicAlreadyExists.code() =>
         {
-            Ok(())
+            writeln!(io::stdout(), "topic {} exists already", arguments.name)?;
         }
-        done => Ok(done?),
+        created => {
+            let created = created?;
+            let line = Line::new()
+                .with("id", encode_topic_id(created.topic_id.0))
+                .with("partitions", created.partitions)
+                .with("replication_factor", i32::from(created.replication_factor));
+            write!(io::stdout(), "created topic {} ", arguments.name)?;
+            line.write_text(&mut io::stdout())?;
+        }
     }
+    Ok(())
 }
 
 async fn list(cluster: &mut Cluster) -> Result<(), CliError> {
@@ -149,5 +159,6 @@ async fn alter(cluster: &mut Cluster, arguments: &AlterArguments) -> Result<(), 
     if let Some(partitions) = arguments.partitions {
         admin::create_partitions(cluster, &arguments.name, partitions).await?;
     }
+    writeln!(io::stdout(), "altered topic {}", arguments.name)?;
     Ok(())
 }

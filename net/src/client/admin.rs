@@ -16,6 +16,7 @@ use crate::protocol::messages::describe_configs::{
 use crate::protocol::messages::incremental_alter_configs::{
     AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
 };
+use crate::protocol::wire::Uuid;
 
 const TIMEOUT_MS: i32 = 30_000;
 /// Kafka's resource type of a topic.
@@ -48,12 +49,23 @@ pub struct Setting {
     pub is_override: bool,
 }
 
+/// A topic that was created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Created {
+    /// Its identity; zero from brokers that do not tell.
+    pub topic_id: Uuid,
+    /// Partitions; -1 from brokers that do not tell.
+    pub partitions: i32,
+    /// Replicas of each; -1 from brokers that do not tell.
+    pub replication_factor: i16,
+}
+
 /// Creates a topic.
 ///
 /// # Errors
 ///
 /// The broker refuses: the name is taken or not allowed, a setting is not acceptable.
-pub async fn create_topic(cluster: &mut Cluster, topic: &NewTopic<'_>) -> Result<(), ClientError> {
+pub async fn create_topic(cluster: &mut Cluster, topic: &NewTopic<'_>) -> Result<Created, ClientError> {
     let config = |&(name, value): &(_, _)| CreatableTopicConfig {
         name,
         value: Some(value),
@@ -75,8 +87,11 @@ pub async fn create_topic(cluster: &mut Cluster, topic: &NewTopic<'_>) -> Result
         .topics
         .first()
         .ok_or_else(|| missing(ApiKey::CreateTopics, topic.name))?;
-    ClientError::check(result.error_code, result.error_message, || {
-        format!("topic {}", topic.name)
+    ClientError::check_topic(result.error_code, result.error_message, topic.name)?;
+    Ok(Created {
+        topic_id: result.topic_id,
+        partitions: result.num_partitions,
+        replication_factor: result.replication_factor,
     })
 }
 
@@ -100,9 +115,7 @@ pub async fn delete_topic(cluster: &mut Cluster, name: &str) -> Result<(), Clien
         .responses
         .first()
         .ok_or_else(|| missing(ApiKey::DeleteTopics, name))?;
-    ClientError::check(result.error_code, result.error_message, || {
-        format!("topic {name}")
-    })
+    ClientError::check_topic(result.error_code, result.error_message, name)
 }
 
 /// Raises the number of partitions to `count`.
@@ -126,9 +139,7 @@ pub async fn create_partitions(cluster: &mut Cluster, name: &str, count: i32) ->
         .results
         .first()
         .ok_or_else(|| missing(ApiKey::CreatePartitions, name))?;
-    ClientError::check(result.error_code, result.error_message, || {
-        format!("topic {name}")
-    })
+    ClientError::check_topic(result.error_code, result.error_message, name)
 }
 
 /// Gives keys of a topic these values, or takes back what was set where the value is `None`.
@@ -160,9 +171,7 @@ pub async fn alter_topic(
         .responses
         .first()
         .ok_or_else(|| missing(ApiKey::IncrementalAlterConfigs, name))?;
-    ClientError::check(result.error_code, result.error_message, || {
-        format!("topic {name}")
-    })
+    ClientError::check_topic(result.error_code, result.error_message, name)
 }
 
 /// All settings of a topic.
@@ -188,9 +197,7 @@ pub async fn topic_settings(cluster: &mut Cluster, name: &str) -> Result<Vec<Set
         .results
         .first()
         .ok_or_else(|| missing(ApiKey::DescribeConfigs, name))?;
-    ClientError::check(result.error_code, result.error_message, || {
-        format!("topic {name}")
-    })?;
+    ClientError::check_topic(result.error_code, result.error_message, name)?;
     let setting =
         |config: &crate::protocol::messages::describe_configs::DescribeConfigsResourceResult<'_>| Setting {
             name: config.name.to_owned(),

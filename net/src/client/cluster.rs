@@ -9,13 +9,15 @@ use tokio::time::{Instant, sleep};
 use super::connection::{Answer, Connection};
 use super::error::ClientError;
 use crate::protocol::api_key::ApiKey;
-use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::Message;
 use crate::protocol::messages::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
 use crate::protocol::wire::Uuid;
 
 /// For how long a request is repeated while leaders are found or brokers come back.
 const RETRY_FOR: Duration = Duration::from_secs(30);
+/// For how long a topic that a broker may create on demand is waited for. A broker that creates none
+/// answers the same as one that is about to.
+const CREATED_WITHIN: Duration = Duration::from_secs(5);
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 
@@ -113,7 +115,7 @@ impl Cluster {
             .iter()
             .map(|topic| {
                 let name = topic.name.unwrap_or_default();
-                ClientError::check(topic.error_code, None, || format!("topic {name}"))?;
+                ClientError::check_topic(topic.error_code, None, name)?;
                 let mut partitions: Vec<_> = topic
                     .partitions
                     .iter()
@@ -143,6 +145,7 @@ impl Cluster {
     /// As [`metadata`](Self::metadata), once repeating has not helped.
     pub async fn topic(&mut self, name: &str, create: bool) -> Result<TopicMetadata, ClientError> {
         let mut retry = Retry::new();
+        let created_by = Instant::now() + if create { CREATED_WITHIN } else { Duration::ZERO };
         loop {
             let error = match self
                 .metadata(Some(&[name]), create)
@@ -157,9 +160,10 @@ impl Cluster {
                     what: format!("a leader for each partition of {name}"),
                 },
                 // A topic nobody is going to create is not waited for.
-                Err(error) if !error.is_retriable() || (!create && is_unknown_topic(&error)) => {
+                Err(error @ ClientError::UnknownTopic { .. }) if Instant::now() >= created_by => {
                     return Err(error);
                 }
+                Err(error) if !error.is_retriable() => return Err(error),
                 Err(error) => error,
             };
             retry.pause_or(error).await?;
@@ -243,10 +247,6 @@ impl Cluster {
         }
         Err(last.expect("splitting a text gives at least one address"))
     }
-}
-
-fn is_unknown_topic(error: &ClientError) -> bool {
-    matches!(error, ClientError::Refused { code, .. } if *code == ErrorCode::UnknownTopicOrPartition.code())
 }
 
 fn with_port(address: &str) -> String {

@@ -59,7 +59,8 @@ impl Consumer {
     ///
     /// # Errors
     ///
-    /// There is no such topic or partition, or its offsets cannot be asked for.
+    /// There is no such topic or partition, its offsets cannot be asked for, or one of the partitions cannot be
+    /// read from `start`.
     pub async fn open(
         mut cluster: Cluster,
         topic: &str,
@@ -83,7 +84,22 @@ impl Consumer {
         let starts = match start {
             Start::End => ends.clone(),
             Start::Beginning => offsets(&mut cluster, &metadata, EARLIEST).await?,
-            Start::Offset(offset) => ends.keys().map(|&index| (index, offset)).collect(),
+            Start::Offset(offset) => {
+                let firsts = offsets(&mut cluster, &metadata, EARLIEST).await?;
+                for (&partition, &first) in &firsts {
+                    let end = ends[&partition];
+                    if !(first..=end).contains(&offset) {
+                        return Err(ClientError::OffsetOutOfRange {
+                            topic: metadata.name,
+                            partition,
+                            offset,
+                            first,
+                            end,
+                        });
+                    }
+                }
+                firsts.keys().map(|&index| (index, offset)).collect()
+            }
             Start::Timestamp(timestamp) => offsets(&mut cluster, &metadata, timestamp).await?,
         };
         let position = |partition: &super::PartitionMetadata| {

@@ -99,6 +99,30 @@ pub enum ClientError {
         /// What is missing.
         what: String,
     },
+    /// There is no such topic.
+    #[error(
+        "there is no topic {topic}; ringlog topic list names those there are, ringlog topic create {topic} creates it"
+    )]
+    UnknownTopic {
+        /// The topic.
+        topic: String,
+    },
+    /// The partition cannot be read from that offset.
+    #[error(
+        "{topic}-{partition} cannot be read from offset {offset}, only from {first} to {end}, which is the next record's"
+    )]
+    OffsetOutOfRange {
+        /// The topic.
+        topic: String,
+        /// The partition.
+        partition: i32,
+        /// What was asked for.
+        offset: i64,
+        /// The first offset that can be read.
+        first: i64,
+        /// The offset that the next record gets.
+        end: i64,
+    },
     /// The topic has no such partition.
     #[error("topic {topic} has no partition {partition}, only {partitions} from 0 on")]
     UnknownPartition {
@@ -135,9 +159,11 @@ impl ClientError {
     #[must_use]
     pub fn is_retriable(&self) -> bool {
         match self {
-            Self::Connect { .. } | Self::Broken { .. } | Self::Timeout { .. } | Self::UnknownBroker(_) => {
-                true
-            }
+            Self::Connect { .. }
+            | Self::Broken { .. }
+            | Self::Timeout { .. }
+            | Self::UnknownBroker(_)
+            | Self::UnknownTopic { .. } => true,
             Self::Refused { code, .. } => ErrorCode::from_code(*code).is_some_and(ErrorCode::is_retriable),
             _ => false,
         }
@@ -153,6 +179,16 @@ impl ClientError {
             code,
             message: message.map(str::to_owned),
         })
+    }
+
+    /// As [`check`](Self::check), of a topic as a whole.
+    pub(super) fn check_topic(code: i16, message: Option<&str>, topic: &str) -> Result<(), Self> {
+        if code == ErrorCode::UnknownTopicOrPartition.code() {
+            return Err(Self::UnknownTopic {
+                topic: topic.to_owned(),
+            });
+        }
+        Self::check(code, message, || format!("topic {topic}"))
     }
 }
 

@@ -171,6 +171,11 @@ fn parse_endpoints<'a>(key: &'static str, text: &'a str) -> Result<Vec<Endpoint<
     Ok(endpoints)
 }
 
+/// Whether `text` is `NAME://host:port`, of which the host may be empty.
+pub(crate) fn is_endpoint(text: &str) -> bool {
+    parse_endpoint(text).is_some()
+}
+
 fn parse_endpoint(text: &str) -> Option<Endpoint<'_>> {
     let (name, address) = text.split_once("://")?;
     let (host, port) = address.rsplit_once(':')?;

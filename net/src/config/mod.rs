@@ -23,6 +23,7 @@ pub use describe::{ConfigEntry, ConfigSource, ConfigSynonym};
 pub use error::{ConfigError, Origin};
 pub use keys::{Key, KeyKind, KeyScope, ResourceKind, all_keys, find_key};
 pub use listener::Listener;
+pub(crate) use listener::is_endpoint;
 pub use markdown::markdown;
 pub use server_config::{IoBackend, ServerConfig};
 pub use topic_config::ConfigMap;
