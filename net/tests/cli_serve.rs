@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
@@ -252,6 +253,27 @@ fn a_carriage_return_before_the_end_of_a_line_belongs_to_the_record() {
     broker.ok(&["topic", "create", "t"], "");
     broker.ok(&["produce", "t"], "a\r\nb");
     assert_eq!(broker.ok(&["consume", "t", "--exit-at-end"], ""), "a\r\nb\n");
+}
+
+#[test]
+fn a_flood_of_malformed_requests_is_counted_rather_than_logged_line_by_line() {
+    const CLIENTS: u64 = 40;
+    let data = data();
+    let broker = Broker::start(data.path());
+    for _ in 0..CLIENTS {
+        let mut client = TcpStream::connect(&broker.address).expect("connected");
+        client.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("sent");
+        // The broker logs before it closes. Bytes it has not read make a reset of the close.
+        let _ = client.read_to_end(&mut Vec::new());
+    }
+    let logs = broker.stop();
+    let shown = logs
+        .iter()
+        .filter(|event| event["message"] == "connection closed");
+    let shown = shown.count() as u64;
+    let left_out: u64 = logs.iter().filter_map(|event| event["left_out"].as_u64()).sum();
+    assert!(shown < CLIENTS, "{shown} lines");
+    assert_eq!(shown + left_out, CLIENTS);
 }
 
 #[test]

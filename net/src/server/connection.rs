@@ -23,6 +23,7 @@ use tokio::io::AsyncWriteExt;
 use super::budget::{Budget, RequestMemory};
 use super::dispatch::{self, PendingReply};
 use super::frame_reader::{FrameError, FrameReader};
+use super::limited_log::LimitedLog;
 use super::listener::Endpoints;
 use super::response::Response;
 use super::shard::Shard;
@@ -42,6 +43,8 @@ pub(crate) struct Context {
     pub(crate) endpoints: Rc<Endpoints>,
     /// The listener the client came by; it is told that listener's addresses.
     pub(crate) listener: usize,
+    /// Who breaks the protocol may do so as often as it likes.
+    pub(crate) misbehaving: Rc<LimitedLog>,
 }
 
 struct QueuedReply {
@@ -86,7 +89,9 @@ pub(crate) async fn serve(
     match ended {
         Ok(()) => {}
         Err(error @ (ConnectionError::Frame(_) | ConnectionError::Request(_))) => {
-            tracing::warn!(%peer, %error, "connection closed");
+            context
+                .misbehaving
+                .log(|| tracing::warn!(%peer, %error, "connection closed"));
         }
         Err(error) => tracing::debug!(%peer, %error, "connection closed"),
     }

@@ -24,6 +24,7 @@ const LOG_STARTS: &str = "log-start-offset-checkpoint";
 const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
 const LEADER_EPOCHS: &str = "leader-epoch-checkpoint";
 const PARTITION_METADATA: &str = "partition.metadata";
+const CREATE_DIR: &str = "create the data directory";
 /// Directories renamed to this are being deleted.
 const DELETED_SUFFIX: &str = "-delete";
 
@@ -63,8 +64,10 @@ pub enum DataDirError {
     #[error("{} is in use by another process; stop it, or choose another directory with --data", .0.display())]
     Locked(PathBuf),
     /// The file system refused.
-    #[error("{}: {source}{}", path.display(), remedy(source))]
+    #[error("cannot {action} {}: {source}{}", path.display(), remedy(action, source))]
     Io {
+        /// What was tried.
+        action: &'static str,
         /// The file or directory.
         path: PathBuf,
         /// The cause.
@@ -90,8 +93,12 @@ pub enum DataDirError {
     },
 }
 
-fn remedy(error: &io::Error) -> &'static str {
+fn remedy(action: &str, error: &io::Error) -> &'static str {
     match error.kind() {
+        // All directories above it are created, too: this file system lets nobody do that.
+        io::ErrorKind::NotFound if action == CREATE_DIR => {
+            "; directories cannot be created there, choose another with --data"
+        }
         io::ErrorKind::PermissionDenied => "; make it writable for this user, or choose another with --data",
         io::ErrorKind::StorageFull => "; free some space, or choose another directory with --data",
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => "; --data must name a directory",
@@ -100,25 +107,22 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
+/// The error of an `action` on `path`.
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DataDirError + use<> {
+    let path = path.to_owned();
+    move |source| DataDirError::Io { action, path, source }
+}
+
 impl DataDir {
     /// Creates the directory if need be, locks it, and checks whose it is.
     pub(crate) fn open(path: &Path, node_id: i32) -> Result<Self, DataDirError> {
-        let io = |path: &Path| {
-            let path = path.to_owned();
-            move |source| DataDirError::Io { path, source }
-        };
-        fs::create_dir_all(path).map_err(io(path))?;
+        fs::create_dir_all(path).map_err(failed(CREATE_DIR, path))?;
         let lock_path = path.join(LOCK);
-        let lock = File::create(&lock_path).map_err(io(&lock_path))?;
+        let lock = File::create(&lock_path).map_err(failed("create", &lock_path))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(DataDirError::Locked(path.to_owned())),
-            Err(TryLockError::Error(source)) => {
-                return Err(DataDirError::Io {
-                    path: lock_path,
-                    source,
-                });
-            }
+            Err(TryLockError::Error(source)) => return Err(failed("lock", &lock_path)(source)),
         }
         let meta = path.join(META_PROPERTIES);
         let cluster_id = match fs::read_to_string(&meta) {
@@ -127,16 +131,16 @@ impl DataDir {
                 let random = || {
                     random_bytes()
                         .map(|bytes| TopicId(bytes).to_string())
-                        .map_err(io(&meta))
+                        .map_err(failed("find random ids for", &meta))
                 };
                 let (cluster_id, directory_id) = (random()?, random()?);
                 let text = format!(
                     "version=1\ncluster.id={cluster_id}\nnode.id={node_id}\ndirectory.id={directory_id}\n"
                 );
-                replace_file(&meta, text.as_bytes()).map_err(io(&meta))?;
+                replace_file(&meta, text.as_bytes()).map_err(failed("write", &meta))?;
                 cluster_id
             }
-            Err(source) => return Err(DataDirError::Io { path: meta, source }),
+            Err(source) => return Err(failed("read", &meta)(source)),
         };
         Ok(Self {
             path: path.to_owned(),
@@ -160,7 +164,7 @@ impl DataDir {
         let clean = match fs::remove_file(&marker) {
             Ok(()) => true,
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(source) => return Err(DataDirError::Io { path: marker, source }),
+            Err(source) => return Err(failed("remove", &marker)(source)),
         };
         self.sync()?;
         Ok(LastRun {
@@ -201,8 +205,7 @@ impl DataDir {
         ];
         for (name, checkpoint) in files {
             let path = self.path.join(name);
-            replace_file(&path, encode_offsets(checkpoint).as_bytes())
-                .map_err(|source| DataDirError::Io { path, source })?;
+            replace_file(&path, encode_offsets(checkpoint).as_bytes()).map_err(failed("write", &path))?;
         }
         Ok(())
     }
@@ -210,8 +213,7 @@ impl DataDir {
     /// Says that every log was closed properly.
     pub(crate) fn end_run(&self) -> Result<(), DataDirError> {
         let marker = self.path.join(CLEAN_SHUTDOWN);
-        replace_file(&marker, b"{\"version\":0,\"brokerEpoch\":-1}")
-            .map_err(|source| DataDirError::Io { path: marker, source })
+        replace_file(&marker, b"{\"version\":0,\"brokerEpoch\":-1}").map_err(failed("write", &marker))
     }
 
     /// The directory of one partition.
@@ -227,18 +229,15 @@ impl DataDir {
         id: TopicId,
     ) -> Result<PathBuf, DataDirError> {
         let dir = self.partition_path(topic, partition);
-        let io = |source| DataDirError::Io {
-            path: dir.clone(),
-            source,
-        };
         match fs::create_dir(&dir) {
             Ok(()) => {}
             // From an earlier run: the caller knows the topic to be its own.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(source) => return Err(io(source)),
+            Err(source) => return Err(failed("create", &dir)(source)),
         }
         let metadata = PartitionMetadata { topic_id: id.0 }.encode();
-        replace_file(&dir.join(PARTITION_METADATA), metadata.as_bytes()).map_err(io)?;
+        let path = dir.join(PARTITION_METADATA);
+        replace_file(&path, metadata.as_bytes()).map_err(failed("write", &path))?;
         self.sync()?;
         Ok(dir)
     }
@@ -246,10 +245,7 @@ impl DataDir {
     /// Renames a partition's directory out of the way, for the control thread to remove.
     pub(crate) fn retire_partition(&self, topic: &str, partition: i32) -> Result<(), DataDirError> {
         let dir = self.partition_path(topic, partition);
-        let unique = random_bytes().map_err(|source| DataDirError::Io {
-            path: dir.clone(),
-            source,
-        })?;
+        let unique = random_bytes().map_err(failed("find a random name for", &dir))?;
         let unique = u128::from_be_bytes(unique);
         // Within the 255 bytes a file name may have, whatever the topic's name.
         let stem: String = topic.chars().take(200).collect();
@@ -259,7 +255,7 @@ impl DataDir {
         match fs::rename(&dir, &retired) {
             Ok(()) => self.sync(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(source) => Err(DataDirError::Io { path: dir, source }),
+            Err(source) => Err(failed("rename", &dir)(source)),
         }
     }
 
@@ -300,24 +296,18 @@ impl DataDir {
     }
 
     fn entries(&self) -> Result<Vec<PathBuf>, DataDirError> {
-        let io = |source| DataDirError::Io {
-            path: self.path.clone(),
-            source,
-        };
         let mut paths = Vec::new();
-        for entry in fs::read_dir(&self.path).map_err(io)? {
-            paths.push(entry.map_err(io)?.path());
+        for entry in fs::read_dir(&self.path).map_err(failed("list", &self.path))? {
+            paths.push(entry.map_err(failed("list", &self.path))?.path());
         }
         paths.sort();
         Ok(paths)
     }
 
     fn sync(&self) -> Result<(), DataDirError> {
-        let io = |source| DataDirError::Io {
-            path: self.path.clone(),
-            source,
-        };
-        File::open(&self.path).and_then(|dir| dir.sync_all()).map_err(io)
+        File::open(&self.path)
+            .and_then(|dir| dir.sync_all())
+            .map_err(failed("sync", &self.path))
     }
 }
 

@@ -2,7 +2,6 @@
 //!
 //! Knows no requests. The kernel spreads new connections over the shards' sockets (SO_REUSEPORT).
 
-use std::cell::Cell;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::rc::Rc;
@@ -15,6 +14,7 @@ use tokio::sync::watch;
 
 use super::budget::Budget;
 use super::connection::{self, Context};
+use super::limited_log::LimitedLog;
 use super::shard::Shard;
 use crate::config::Listener;
 
@@ -166,6 +166,7 @@ pub(crate) struct Acceptor {
     pub(crate) budget: Rc<Budget>,
     /// Connections of the whole broker.
     pub(crate) connections: Arc<AtomicUsize>,
+    pub(crate) misbehaving: Rc<LimitedLog>,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
@@ -182,8 +183,10 @@ impl Acceptor {
     /// Accepts connections on `socket` until the broker stops.
     pub(crate) async fn run(mut self, listener: usize, socket: std::net::TcpListener) -> io::Result<()> {
         let socket = TcpListener::from_std(socket)?;
-        // Warn once for each time the limit is reached, not for each refused connection.
-        let at_limit = Cell::new(false);
+        let (failed, refused) = (
+            LimitedLog::new("connections that could not be accepted"),
+            LimitedLog::new("connections refused at the limit"),
+        );
         loop {
             let accepted = tokio::select! {
                 _ = self.stop.wait_for(|stop| *stop) => return Ok(()),
@@ -192,7 +195,7 @@ impl Acceptor {
             let (stream, peer) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    failed.log(|| tracing::warn!(%error, "a connection could not be accepted"));
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
@@ -200,16 +203,16 @@ impl Acceptor {
             let limit = self.shard.config().connections_max;
             let counted = Counted(self.connections.clone());
             if self.connections.fetch_add(1, Ordering::Relaxed) >= limit {
-                if !at_limit.replace(true) {
+                refused.log(|| {
                     tracing::warn!(%peer, limit, "connection refused: as many are open as max.connections allows");
-                }
+                });
                 continue;
             }
-            at_limit.set(false);
             let context = Context {
                 shard: self.shard.clone(),
                 endpoints: self.endpoints.clone(),
                 listener,
+                misbehaving: self.misbehaving.clone(),
             };
             let (budget, stop) = (self.budget.clone(), self.stop.clone());
             tokio::task::spawn_local(async move {

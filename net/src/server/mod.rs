@@ -1,6 +1,6 @@
 //! The broker: sockets in, shards around the replication crate's decisions, replies out.
 //!
-//! In reading order: how it starts and stops (`server`), what listens (`listener`), one client
+//! In reading order: how it starts and stops (`server`), what listens (`listener`, `limited_log`), one client
 //! (`connection`, `frame_reader`, `frame_pool`, `budget`), one request (`dispatch`, `handlers`, `response`,
 //! `error_map`), one core (`shard`, `shard_request`, `resolve`, `route`), and the changes to topics and
 //! settings (`control`, `control_request`, `topic_changes`,
@@ -18,6 +18,7 @@ mod error_map;
 mod frame_pool;
 mod frame_reader;
 mod handlers;
+mod limited_log;
 mod listener;
 mod resolve;
 mod response;

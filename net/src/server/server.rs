@@ -1,7 +1,7 @@
 //! Starts the broker, waits for the signal to stop, and stops it.
 //!
-//! Owns the order of both. Start: lock the data directory, bind, start shards, open logs, then
-//! accept. Stop: stop accepting, finish what is in flight, close logs, write checkpoints, mark
+//! Owns the order of both. Start: bind, lock the data directory, start shards, open logs, then
+//! accept; what cannot listen leaves no trace on disk. Stop: stop accepting, finish what is in flight, close logs, write checkpoints, mark
 //! the directory as clean.
 
 use std::pin::Pin;
@@ -22,6 +22,7 @@ use super::budget::Budget;
 use super::control::{self, Control, ControlError};
 use super::control_request::ControlRequest;
 use super::data_dir::{DataDir, DataDirError};
+use super::limited_log::LimitedLog;
 use super::listener::{Acceptor, BindError, Bound, Endpoint, Endpoints, bind, check_endpoint};
 use super::shard::{self, Shard, ShardSetup};
 use super::shard_request::{ShardRequest, View};
@@ -92,7 +93,6 @@ async fn serve(config: ServerConfig) -> Result<(), ServeError> {
             "very few files may be open; raise the limit (ulimit -n)"
         );
     }
-    let dir = DataDir::open(&config.data_dir, config.node_id)?;
     let shards = if config.shards == 0 {
         cores()
     } else {
@@ -103,6 +103,7 @@ async fn serve(config: ServerConfig) -> Result<(), ServeError> {
         .iter()
         .map(|l| bind(l, shards))
         .collect::<Result<Vec<_>, _>>()?;
+    let dir = DataDir::open(&config.data_dir, config.node_id)?;
     let endpoints = Endpoints(bound.iter().map(|bound| bound.endpoint.clone()).collect());
     let last_run = dir.begin_run()?;
 
@@ -228,6 +229,7 @@ impl ShardPlan {
         let connections = self.connections.clone();
         let (accepting, stop) = (self.accepting.clone(), self.stopping.clone());
         move |context| {
+            let misbehaving = Rc::new(LimitedLog::new("connections closed for what clients did wrong"));
             let budget = Budget::new(setup.view.config.request_memory_bytes / setup.shards.len());
             let shard = Shard::new(setup, context.io);
             let acceptor = Acceptor {
@@ -235,6 +237,7 @@ impl ShardPlan {
                 endpoints: Rc::new(endpoints),
                 budget,
                 connections,
+                misbehaving: misbehaving.clone(),
                 stop,
             };
             Box::pin(async move {
@@ -248,6 +251,7 @@ impl ShardPlan {
                     });
                 }
                 shard::run(shard, receiver).await;
+                misbehaving.finish();
             })
         }
     }

@@ -40,6 +40,8 @@ fn a_port_in_use_is_refused() {
         said.contains(&broker.address.to_string()) && said.contains("--listen"),
         "{said}"
     );
+    let left = fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(left, 0, "the fresh data directory holds something");
 }
 
 #[test]
@@ -57,7 +59,10 @@ fn a_directory_that_cannot_be_used_is_named() {
     assert_eq!(fs::read_to_string(&file).unwrap(), "not a directory");
     // Not even the superuser may create anything here.
     let said = refusal(Path::new("/proc/ringlog"), "127.0.0.1:0", &[]);
-    assert!(said.contains("/proc/ringlog"), "{said}");
+    assert!(
+        said.contains("cannot create the data directory /proc/ringlog: ") && said.contains("with --data"),
+        "{said}"
+    );
 }
 
 #[test]
