@@ -479,6 +479,7 @@ fn directories_of_a_real_kafka_open_and_hold_every_record() {
 
 #[test]
 fn our_indexes_of_kafkas_batches_are_kafkas() {
+    let mut transaction_indexes = 0;
     for (log, index_interval_bytes) in [("codecs-0", 500), ("plain-0", 300), ("txn-0", 100)] {
         let kafkas = contents(&kafka_directory("clean", log));
         let mut disk = SimDisk::new();
@@ -501,7 +502,9 @@ fn our_indexes_of_kafkas_batches_are_kafkas() {
         });
         assert!(made.len() > 4);
         for (path, bytes) in made {
+            transaction_indexes += usize::from(path.extension().is_some_and(|e| e == "txnindex"));
             assert_eq!(hex(&bytes), hex(&kafkas[&path]), "{}", path.display());
         }
     }
+    assert_eq!(transaction_indexes, 2);
 }

@@ -249,6 +249,7 @@ impl BrokerShard {
             high_watermark: partition.high_watermark(),
             last_stable_offset: partition.last_stable_offset(),
             log_start_offset: partition.log().log_start_offset(),
+            aborted_transactions: partition.aborted_transactions(fetch, isolation),
             request: *fetch,
             isolation,
         })

@@ -3,7 +3,7 @@
 //! Offsets are bounded by the log's own; byte limits are hints except where a batch must be whole.
 
 use bytes::BytesMut;
-use ringlog_engine::log::{AppendError, ReadError, ReadPlan};
+use ringlog_engine::log::{AbortedTxn, AppendError, ReadError, ReadPlan};
 use ringlog_engine::types::{LeaderEpoch, Offset, TimestampMs};
 
 use crate::types::{RequestId, TopicIdPartition};
@@ -111,6 +111,9 @@ pub struct Fetched {
     pub last_stable_offset: Offset,
     /// The first offset the log still has.
     pub log_start_offset: Offset,
+    /// The aborted transactions that may have records in the range; none under
+    /// [`Isolation::ReadUncommitted`].
+    pub aborted_transactions: Option<Vec<AbortedTxn>>,
     /// What was asked for, to plan anew where a segment turns out to hold nothing more.
     pub request: FetchPartition,
     /// What the client may see.

@@ -10,7 +10,7 @@ use bytes::BytesMut;
 use ringlog_engine::config::{FlushPolicy, LogConfig};
 use ringlog_engine::io::IoOp;
 use ringlog_engine::log::{AppendError, Log, OpenOptions};
-use ringlog_engine::record::RecordBatchBuilder;
+use ringlog_engine::record::{EndTxnMarker, RecordBatchBuilder};
 use ringlog_engine::testing::{OpKind, SimDisk, batch_of};
 use ringlog_engine::types::{LeaderEpoch, LogId, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs};
 use ringlog_replication::BrokerShard;
@@ -89,6 +89,16 @@ impl Stage {
 
     /// Reads from these partitions and offsets.
     fn fetch(&mut self, max_wait_ms: u64, min_bytes: u32, from: &[(i32, i64)]) -> RequestId {
+        self.fetch_isolated(Isolation::ReadUncommitted, max_wait_ms, min_bytes, from)
+    }
+
+    fn fetch_isolated(
+        &mut self,
+        isolation: Isolation,
+        max_wait_ms: u64,
+        min_bytes: u32,
+        from: &[(i32, i64)],
+    ) -> RequestId {
         let id = self.next_id();
         let partitions = from.iter().map(|&(p, offset)| FetchPartition {
             partition: partition(p),
@@ -100,7 +110,7 @@ impl Stage {
             id,
             max_wait_ms,
             min_bytes,
-            isolation: Isolation::ReadUncommitted,
+            isolation,
             partitions: partitions.collect(),
         };
         self.shard.handle_fetch(request, self.now);
@@ -528,4 +538,77 @@ fn removal_answers_what_waits_and_gives_the_log_back_when_its_requests_are_over(
     stage.produced(id);
     stage.assert_silent();
     assert_eq!(stage.shard.next_timeout(), None);
+}
+
+/// Appends two records of a transaction.
+fn produce_transactional(stage: &mut Stage, producer: i64) {
+    let mut builder = RecordBatchBuilder::new()
+        .producer(ProducerId(producer), ProducerEpoch(0), Sequence(0))
+        .transactional();
+    for _ in 0..2 {
+        builder
+            .append(stage.now.wall, None, Some(b"v"), &[])
+            .expect("the batch is small");
+    }
+    let batch = BytesMut::from(builder.build().expect("the batch is small").as_ref());
+    let id = stage.produce_batches(Acks::Leader, vec![(0, batch)]);
+    stage.settle();
+    stage.produced(id);
+}
+
+fn end_transaction(stage: &mut Stage, producer: i64, committed: bool) {
+    let marker = EndTxnMarker {
+        committed,
+        coordinator_epoch: 0,
+    };
+    let wall = stage.now.wall;
+    let led = stage.shard.partition_mut(partition(0)).expect("it is led here");
+    led.append_end_txn_marker(ProducerId(producer), ProducerEpoch(0), marker, wall)
+        .expect("it is the producer's");
+    stage.settle();
+}
+
+#[test]
+fn a_reader_of_committed_records_stops_at_open_transactions_and_is_told_of_aborted_ones() {
+    let mut stage = Stage::new(&LogConfig::default());
+    stage.settle();
+    for producer in [1, 2, 3] {
+        produce_transactional(&mut stage, producer);
+    }
+    end_transaction(&mut stage, 1, false);
+    end_transaction(&mut stage, 3, false);
+    let read = |stage: &mut Stage, isolation| {
+        let id = stage.fetch_isolated(isolation, 0, 0, &[(0, 0)]);
+        let fetched = stage.fetched(id).remove(0).expect("it is led here");
+        let aborted = fetched.aborted_transactions.map(|aborted| {
+            let first = |txn: &ringlog_engine::log::AbortedTxn| txn.first_offset.0;
+            aborted.iter().map(first).collect::<Vec<_>>()
+        });
+        (fetched.last_stable_offset.0, fetched.high_watermark.0, aborted)
+    };
+    // The third lies above the last stable offset: its records are not read yet.
+    assert_eq!(read(&mut stage, Isolation::ReadCommitted), (2, 8, Some(vec![0])));
+    assert_eq!(read(&mut stage, Isolation::ReadUncommitted), (2, 8, None));
+    end_transaction(&mut stage, 2, true);
+    assert_eq!(
+        read(&mut stage, Isolation::ReadCommitted),
+        (9, 9, Some(vec![0, 4]))
+    );
+}
+
+#[test]
+fn transactions_that_ended_before_a_restart_do_not_hold_the_last_stable_offset_back() {
+    let mut stage = Stage::new(&LogConfig::default());
+    stage.settle();
+    produce_transactional(&mut stage, 1);
+    end_transaction(&mut stage, 1, true);
+    assert!(stage.shard.remove_partition(partition(0)));
+    let (_, log) = stage.shard.poll_retired().expect("nothing is under way");
+    log.discard(&mut stage.disk);
+    stage.open(0, &LogConfig::default());
+    let led = stage.shard.partition(partition(0)).expect("it is led here");
+    assert_eq!(
+        (led.last_stable_offset(), led.high_watermark()),
+        (Offset(3), Offset(3))
+    );
 }

@@ -12,9 +12,10 @@ use super::log_segment::{BatchFacts, LogSegment, SegmentPhase};
 use super::producer_snapshot;
 use super::producer_state::{ProducerError, SequenceCheck};
 use super::recent_batches::RecentBatch;
+use super::txn_index::AbortedTxn;
 use super::write_pipeline::{Poison, Put, STAGED_BYTES_MAX, StagedBatch};
 use crate::config::TimestampType;
-use crate::record::{BatchError, BatchHeader, RecordBatch};
+use crate::record::{BatchError, BatchHeader, EndTxnMarker, RecordBatch};
 use crate::types::{LeaderEpoch, Offset, TimestampMs};
 
 /// Where an appended batch lies.
@@ -93,11 +94,7 @@ impl Log {
         now: TimestampMs,
     ) -> Result<AppendInfo, AppendError> {
         self.check_writable(batch.len())?;
-        if let Some(latest) = self.latest_epoch()
-            && leader_epoch < latest
-        {
-            return Err(AppendError::StaleEpoch { leader_epoch, latest });
-        }
+        self.check_epoch(leader_epoch)?;
         let max_bytes = self.config.max_message_bytes.min(self.config.segment_bytes);
         let header = *RecordBatch::validate_from_producer(&batch, max_bytes)?.header();
         let log_append_time = self.check_timestamps(&header, now)?;
@@ -128,7 +125,7 @@ impl Log {
             RecordBatch::set_log_append_time(&mut batch, log_append_time)?;
         }
         let header = *BatchHeader::peek(&batch)?;
-        self.stage(&header, batch, now);
+        self.stage(&header, None, batch, now);
         Ok(AppendInfo {
             base_offset,
             last_offset: header.last_offset(),
@@ -138,7 +135,7 @@ impl Log {
         })
     }
 
-    fn check_writable(&self, len_bytes: usize) -> Result<(), AppendError> {
+    pub(super) fn check_writable(&self, len_bytes: usize) -> Result<(), AppendError> {
         if let Some(poison) = self.poison() {
             return Err(poison.clone().into());
         }
@@ -150,6 +147,13 @@ impl Log {
             return Err(AppendError::Overloaded { unwritten_bytes });
         }
         Ok(())
+    }
+
+    pub(super) fn check_epoch(&self, leader_epoch: LeaderEpoch) -> Result<(), AppendError> {
+        match self.latest_epoch() {
+            Some(latest) if leader_epoch < latest => Err(AppendError::StaleEpoch { leader_epoch, latest }),
+            _ => Ok(()),
+        }
     }
 
     /// The timestamp the batch is to get, or none if the producer's stays.
@@ -165,8 +169,15 @@ impl Log {
         Ok(TimestampMs::NONE)
     }
 
-    /// Accounts for a batch whose header is final and stages its bytes.
-    fn stage(&mut self, header: &BatchHeader, batch: BytesMut, now: TimestampMs) {
+    /// Accounts for a batch whose header is final and stages its bytes. `marker` is that of a control
+    /// batch.
+    pub(super) fn stage(
+        &mut self,
+        header: &BatchHeader,
+        marker: Option<EndTxnMarker>,
+        batch: BytesMut,
+        now: TimestampMs,
+    ) {
         let facts = BatchFacts::of(header);
         if self
             .segments
@@ -178,9 +189,11 @@ impl Log {
         self.epochs_changed |= self
             .epochs
             .assign(header.partition_leader_epoch(), facts.base_offset);
-        // Markers are not a producer's to write.
-        self.producers.update(header, None);
+        let ended = self.producers.update(header, marker);
         let segment = self.segments.active_mut();
+        if let Some(aborted) = ended.as_ref().and_then(AbortedTxn::of) {
+            segment.txn_index.append(aborted);
+        }
         let position = segment.append(facts, self.config.index_interval_bytes);
         let next_offset = facts.last_offset.plus(1);
         let recent = RecentBatch {

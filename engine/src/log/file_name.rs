@@ -36,6 +36,9 @@ impl FileKind {
         Self::Snapshot,
     ];
 
+    /// Those that are made from a segment's batches.
+    pub(super) const INDEXES: [Self; 3] = [Self::OffsetIndex, Self::TimeIndex, Self::TransactionIndex];
+
     fn extension(self) -> &'static str {
         match self {
             Self::Log => "log",

@@ -1,8 +1,9 @@
 //! The producers and the leader epochs of a log, from their files and from the batches.
 //!
 //! Owns where each is loaded from and from which offset on batches are replayed. A file that does
-//! not decode, or speaks of offsets the log does not have, does not count. Blocking; used by
-//! `open.rs` and `truncate.rs`, tested in `tests/log_recovery.rs` and `tests/log_truncate.rs`.
+//! not decode, or speaks of offsets the log does not have, does not count. A segment that is verified
+//! is read once: its walk shows the batches to [`State`] as well. Blocking; used by `open.rs`,
+//! `open_segments.rs` and `truncate.rs`, tested in `tests/log_recovery.rs` and `tests/log_truncate.rs`.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -16,6 +17,7 @@ use super::open::{OpenError, SIDE_FILE_BYTES_MAX, io_error, remove_if_there};
 use super::producer_snapshot;
 use super::producer_state::ProducerState;
 use super::recovery::{Check, OffsetRange, Walk, walk};
+use super::txn_index::AbortedTxn;
 use crate::io::Storage;
 use crate::record::{BatchHeader, EndTxnMarker, RecordBatch};
 use crate::types::Offset;
@@ -29,7 +31,7 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn log_end_offset(&self) -> Offset {
+    pub(super) fn log_end_offset(&self) -> Offset {
         self.segments.active().next_offset()
     }
 
@@ -90,29 +92,75 @@ impl Place<'_> {
     }
 }
 
-/// The epochs. Batches from `verified_from` on may not be in their file, which is then renewed: what
-/// is now flushed is not looked at for epochs again.
+/// What the batches below an offset have made of the producers and, where they may not be in their
+/// file, of the epochs.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) producers: ProducerState,
+    pub(super) epochs: Option<LeaderEpochCache>,
+}
+
+impl State {
+    /// Takes in the next batch; `bytes` are those of a control batch. Returns the transaction it
+    /// aborts.
+    pub(super) fn update(&mut self, header: &BatchHeader, bytes: &[u8]) -> Option<AbortedTxn> {
+        if let Some(epochs) = &mut self.epochs {
+            epochs.assign(header.partition_leader_epoch(), header.base_offset());
+        }
+        let ended = self.producers.update(header, marker(header, bytes));
+        ended.as_ref().and_then(AbortedTxn::of)
+    }
+}
+
+/// A control batch that does not read ends no transaction: readers of committed records wait for it,
+/// which is better than showing them what was aborted.
+fn marker(header: &BatchHeader, bytes: &[u8]) -> Option<EndTxnMarker> {
+    let batch = RecordBatch::parse(bytes)
+        .ok()
+        .filter(|_| header.attributes().is_control())?;
+    EndTxnMarker::from_batch(&batch).ok().flatten()
+}
+
+/// The epochs in their file; none where there is no file, or it does not read.
+fn stored_epochs(dir: &Path, storage: &mut dyn Storage) -> Result<Option<LeaderEpochCache>, OpenError> {
+    let path = dir.join(LEADER_EPOCH_CHECKPOINT);
+    match storage.read_file(&path, SIDE_FILE_BYTES_MAX) {
+        Ok(bytes) => Ok(decode_leader_epochs(&bytes).ok()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::FileTooLarge) => Ok(None),
+        Err(source) => Err(io_error("read", path, source)),
+    }
+}
+
+/// The epochs of the batches below `end`: of their file, where it reads, and else of the batches of
+/// `place`, which is none where there are none below.
 pub(super) fn load_epochs(
-    place: Place<'_>,
-    verified_from: Offset,
+    dir: &Path,
+    place: Option<Place<'_>>,
+    end: Offset,
     storage: &mut dyn Storage,
 ) -> Result<LeaderEpochCache, OpenError> {
-    let path = place.dir.join(LEADER_EPOCH_CHECKPOINT);
-    let stored = match storage.read_file(&path, SIDE_FILE_BYTES_MAX) {
-        Ok(bytes) => decode_leader_epochs(&bytes).ok(),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::FileTooLarge) => None,
-        Err(source) => return Err(io_error("read", path, source)),
-    };
-    let (mut epochs, from) = match &stored {
-        Some(epochs) => (epochs.clone(), verified_from.min(place.log_end_offset())),
-        None => (LeaderEpochCache::default(), place.log_start_offset),
-    };
-    epochs.truncate_from_end(from);
-    place.replay(from, storage, |header, _| {
-        epochs.assign(header.partition_leader_epoch(), header.base_offset());
-    })?;
+    let stored = stored_epochs(dir, storage)?;
+    let known = stored.is_some();
+    let mut epochs = stored.unwrap_or_default();
+    epochs.truncate_from_end(end);
+    if let Some(place) = place.filter(|_| !known) {
+        place.replay(place.log_start_offset, storage, |header, _| {
+            epochs.assign(header.partition_leader_epoch(), header.base_offset());
+        })?;
+    }
+    Ok(epochs)
+}
+
+/// Makes the file say what the epochs are from the log start on: what is flushed now is not looked at
+/// for epochs again.
+pub(super) fn settle_epochs(
+    place: Place<'_>,
+    mut epochs: LeaderEpochCache,
+    storage: &mut dyn Storage,
+) -> Result<LeaderEpochCache, OpenError> {
     epochs.truncate_from_start(place.log_start_offset);
-    if stored.unwrap_or_default() != epochs {
+    if stored_epochs(place.dir, storage)?.unwrap_or_default() != epochs {
+        let path = place.dir.join(LEADER_EPOCH_CHECKPOINT);
         let text = encode_leader_epochs(&epochs);
         storage
             .put_file(&path, text.as_bytes())
@@ -121,50 +169,72 @@ pub(super) fn load_epochs(
     Ok(epochs)
 }
 
-/// The producers' state at the log's end, from the last of `snapshots` that is valid. Removes
-/// snapshots of offsets the log does not have, and those that are of no further use: neither the
-/// last nor at the beginning of a segment.
-pub(super) fn load_producers(
-    place: Place<'_>,
+/// The last of `snapshots` that is valid; those above it are added to `invalid`.
+fn last_snapshot(
+    dir: &Path,
     snapshots: &[Offset],
+    invalid: &mut Vec<Offset>,
+    storage: &mut dyn Storage,
+) -> Result<Option<(Offset, ProducerState)>, OpenError> {
+    for &offset in snapshots.iter().rev() {
+        let path = FileKind::Snapshot.path(dir, offset);
+        match storage.read_file(&path, SIDE_FILE_BYTES_MAX) {
+            Ok(bytes) => {
+                if let Ok(state) = producer_snapshot::decode(&bytes) {
+                    return Ok(Some((offset, state)));
+                }
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::FileTooLarge) => {}
+            Err(source) => return Err(io_error("read", path, source)),
+        }
+        invalid.push(offset);
+    }
+    Ok(None)
+}
+
+/// The producers' state after the batches below `end` of a log that begins at `start`: from the last
+/// of `snapshots` that is valid, and the batches of `place` from there on, which is none where there
+/// are none below. Snapshots that do not read are added to `invalid`.
+pub(super) fn load_producers(
+    dir: &Path,
+    place: Option<Place<'_>>,
+    (start, end): (Offset, Offset),
+    snapshots: &[Offset],
+    invalid: &mut Vec<Offset>,
     storage: &mut dyn Storage,
 ) -> Result<ProducerState, OpenError> {
-    let end = place.log_end_offset();
+    let below = |bound: Offset| snapshots.partition_point(|&offset| offset < bound);
     // From an older snapshot on, not all batches are there to be replayed.
-    let start = place.segments.first().base_offset;
-    let mut loaded = None;
-    for &offset in snapshots.iter().rev() {
-        let path = FileKind::Snapshot.path(place.dir, offset);
-        if loaded.is_none() && offset <= end && offset >= start {
-            loaded = match storage.read_file(&path, SIDE_FILE_BYTES_MAX) {
-                Ok(bytes) => producer_snapshot::decode(&bytes)
-                    .ok()
-                    .map(|state| (offset, state)),
-                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::FileTooLarge) => None,
-                Err(source) => return Err(io_error("read", path, source)),
-            };
-            if loaded.is_some() {
-                continue;
-            }
-        }
-        let begins_segment = place
-            .segments
-            .floor(offset)
-            .is_some_and(|s| s.base_offset == offset);
-        if offset > end || offset < start || loaded.is_none() || !begins_segment {
-            remove_if_there(path, storage)?;
-        }
-    }
+    let usable = snapshots.get(below(start)..below(end.plus(1))).unwrap_or(&[]);
+    let loaded = last_snapshot(dir, usable, invalid, storage)?;
     // Also batches below the log start count: they tell how far a producer has come.
     let (from, mut producers) = loaded.unwrap_or_else(|| (start, ProducerState::new()));
-    place.replay(from, storage, |header, bytes| {
-        let batch = RecordBatch::parse(bytes)
-            .ok()
-            .filter(|_| header.attributes().is_control());
-        // A control batch that does not read ends no transaction: readers of committed records wait
-        // for it, which is better than showing them what was aborted.
-        let marker = batch.and_then(|batch| EndTxnMarker::from_batch(&batch).ok().flatten());
-        producers.update(header, marker);
-    })?;
+    if let Some(place) = place {
+        place.replay(from, storage, |header, bytes| {
+            producers.update(header, marker(header, bytes));
+        })?;
+    }
     Ok(producers)
+}
+
+/// Removes the `snapshots` of offsets the log does not have, the `invalid` ones, and those that are of
+/// no further use: neither the last nor at the beginning of a segment.
+pub(super) fn remove_snapshots(
+    place: Place<'_>,
+    snapshots: &[Offset],
+    invalid: &[Offset],
+    storage: &mut dyn Storage,
+) -> Result<(), OpenError> {
+    let (start, end) = (place.segments.first().base_offset, place.log_end_offset());
+    let mut last = true;
+    for &offset in snapshots.iter().rev() {
+        let counts = offset <= end && offset >= start && !invalid.contains(&offset);
+        let floor = place.segments.floor(offset);
+        let begins_segment = floor.is_some_and(|segment| segment.base_offset == offset);
+        if !(counts && (last || begins_segment)) {
+            remove_if_there(FileKind::Snapshot.path(place.dir, offset), storage)?;
+        }
+        last &= !counts;
+    }
+    Ok(())
 }

@@ -201,10 +201,12 @@ impl Log {
     }
 
     /// The first offset of the oldest transaction that is open, or whose end is not below the high
-    /// watermark yet; the last stable offset is this, or else the high watermark.
+    /// watermark yet, but at least the log start offset; the last stable offset is this, or else the
+    /// high watermark.
     #[must_use]
     pub fn first_unstable_offset(&self) -> Option<Offset> {
-        self.producers.first_unstable_offset()
+        let first = self.producers.first_unstable_offset();
+        first.map(|offset| offset.max(self.log_start_offset))
     }
 
     /// The end of `epoch` in this log: the largest epoch at or below it that is known, and where
@@ -313,7 +315,7 @@ impl Log {
     }
 
     pub(super) fn index_paths(&self, segment: Offset) -> Vec<PathBuf> {
-        [FileKind::OffsetIndex, FileKind::TimeIndex]
+        FileKind::INDEXES
             .map(|kind| kind.path(&self.dir, segment))
             .to_vec()
     }
@@ -409,14 +411,14 @@ impl Log {
             }
             segment.phase = SegmentPhase::Sealed;
             segment.index_files = true;
-            segment.note_max_timestamp();
-            let (offsets, times) = (segment.offset_index.encode(), segment.time_index.encode());
-            for (kind, bytes) in [(FileKind::OffsetIndex, offsets), (FileKind::TimeIndex, times)] {
-                self.pipeline.put(Put {
-                    path: kind.path(&self.dir, base),
-                    bytes,
-                    before_sync: false,
-                });
+            for (kind, bytes) in segment.encode_indexes() {
+                if let Some(bytes) = bytes {
+                    self.pipeline.put(Put {
+                        path: kind.path(&self.dir, base),
+                        bytes,
+                        before_sync: false,
+                    });
+                }
             }
         }
     }

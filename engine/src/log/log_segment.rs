@@ -4,8 +4,12 @@
 //! requests and no other segment. Invariants: positions and offsets only grow until a truncation;
 //! a position fits `u32`, a relative offset `i32`. Tested below and through `tests/log_append.rs`.
 
+use bytes::Bytes;
+
+use super::file_name::FileKind;
 use super::offset_index::OffsetIndex;
 use super::time_index::{TimeIndex, TimestampOffset};
+use super::txn_index::TransactionIndex;
 use crate::config::LogConfig;
 use crate::io::FileId;
 use crate::record::BatchHeader;
@@ -55,6 +59,7 @@ pub(super) struct LogSegment {
     pub(super) index_files: bool,
     pub(super) offset_index: OffsetIndex,
     pub(super) time_index: TimeIndex,
+    pub(super) txn_index: TransactionIndex,
     size_bytes: u32,
     next_offset: Offset,
     bytes_since_index_entry: u32,
@@ -76,6 +81,7 @@ impl LogSegment {
             index_files: false,
             offset_index: OffsetIndex::new(base_offset),
             time_index: TimeIndex::new(base_offset),
+            txn_index: TransactionIndex::default(),
             size_bytes: 0,
             next_offset: base_offset,
             bytes_since_index_entry: 0,
@@ -89,11 +95,11 @@ impl LogSegment {
     /// A segment whose indexes are believed, with the bytes and offsets they do not tell.
     pub(super) fn with_indexes(
         mut self,
-        indexes: (OffsetIndex, TimeIndex),
+        indexes: (OffsetIndex, TimeIndex, TransactionIndex),
         size_bytes: u32,
         next_offset: Offset,
     ) -> Self {
-        (self.offset_index, self.time_index) = indexes;
+        (self.offset_index, self.time_index, self.txn_index) = indexes;
         self.max_timestamp = self.time_index.last();
         self.size_bytes = size_bytes;
         self.next_offset = next_offset;
@@ -165,10 +171,20 @@ impl LogSegment {
     }
 
     /// Puts the largest timestamp into the time index, as its last entry must say it on disk.
-    pub(super) fn note_max_timestamp(&mut self) {
+    fn note_max_timestamp(&mut self) {
         if let Some(max) = self.max_timestamp {
             self.time_index.maybe_append(max.timestamp, max.offset);
         }
+    }
+
+    /// The index files as they are to be on disk now: their bytes, or none where there is to be none.
+    pub(super) fn encode_indexes(&mut self) -> [(FileKind, Option<Bytes>); 3] {
+        self.note_max_timestamp();
+        [
+            (FileKind::OffsetIndex, Some(self.offset_index.encode())),
+            (FileKind::TimeIndex, Some(self.time_index.encode())),
+            (FileKind::TransactionIndex, self.txn_index.encode()),
+        ]
     }
 
     /// Whether `batch` belongs into a new segment: it would pass the size, its offset cannot be
@@ -197,7 +213,8 @@ impl LogSegment {
     /// Goes back to the last index entry below `offset` and returns its position.
     ///
     /// The batches from there on are to be [`append`](Self::append)ed again, as far as they are to
-    /// be kept: the segment ends within the index until then.
+    /// be kept: the segment ends within the index until then. Aborted transactions stay; they are the
+    /// caller's to [cut](TransactionIndex::truncate_to).
     pub(super) fn rewind_below(&mut self, offset: Offset) -> u32 {
         self.offset_index.truncate_to(offset);
         let entry = self.offset_index.last();

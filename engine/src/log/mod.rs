@@ -13,6 +13,7 @@ pub mod producer_snapshot;
 pub mod producer_state;
 
 mod append;
+mod end_txn;
 mod file_name;
 mod load_state;
 mod locate;
@@ -28,6 +29,7 @@ mod recent_batches;
 mod recovery;
 mod time_index;
 mod truncate;
+mod txn_index;
 mod write_pipeline;
 
 pub use append::{AppendError, AppendInfo};
@@ -37,4 +39,5 @@ pub use open::{Cut, OpenError, OpenOptions, RecoveryReport};
 pub use read::{Narrow, NarrowError, ReadError, ReadPlan};
 pub use recovery::Defect;
 pub use truncate::{CloseError, TruncateError};
+pub use txn_index::AbortedTxn;
 pub use write_pipeline::Poison;

@@ -111,6 +111,20 @@ impl OffsetIndex {
         above.checked_sub(1).map(|i| self.resolve(self.entries[i]))
     }
 
+    /// An offset beyond a read of at most `max_bytes` that begins with the batch of `offset`, which is
+    /// whole whatever its size; none where the read may reach the end.
+    pub(super) fn beyond(&self, offset: Offset, max_bytes: u32) -> Option<Offset> {
+        let base = self.base_offset.0;
+        // The batch of the offset begins at the first entry that reaches it, or before.
+        let at = self
+            .entries
+            .partition_point(|e| base + i64::from(e.relative_offset) < offset.0);
+        let end = self.entries.get(at)?.position.saturating_add(max_bytes);
+        let rest = self.entries.get(at + 1..)?;
+        let beyond = rest.partition_point(|e| e.position < end);
+        rest.get(beyond).map(|&entry| self.resolve(entry).offset)
+    }
+
     pub(super) fn last(&self) -> Option<OffsetPosition> {
         self.entries.last().map(|&e| self.resolve(e))
     }

@@ -10,7 +10,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::file_name::{FileKind, FileName};
-use super::load_state::{Place, load_epochs, load_producers};
+use super::load_state::{Place, State, load_epochs, load_producers, remove_snapshots, settle_epochs};
 use super::log::Log;
 use super::recent_batches::RecentBatches;
 use super::recovery::Defect;
@@ -149,8 +149,10 @@ pub(super) struct Opening<'a> {
     pub(super) options: OpenOptions,
     pub(super) storage: &'a mut dyn Storage,
     pub(super) next_file: u32,
-    /// Where the first segment begins that was verified.
-    pub(super) verified_from: Offset,
+    /// What the batches that were walked have made of the producers and the epochs, up to the offset.
+    pub(super) walked: Option<(Offset, State)>,
+    /// Snapshots that do not read.
+    pub(super) invalid_snapshots: Vec<Offset>,
     pub(super) report: RecoveryReport,
 }
 
@@ -179,7 +181,8 @@ impl Log {
             options,
             storage,
             next_file: 0,
-            verified_from: Offset(i64::MAX),
+            walked: None,
+            invalid_snapshots: Vec::new(),
             report: RecoveryReport::default(),
         };
         match opening.run() {
@@ -203,9 +206,12 @@ impl Opening<'_> {
             segments: &segments,
             log_start_offset,
         };
-        let epochs = load_epochs(place, self.verified_from, self.storage)?;
         let snapshots = listing.of(FileKind::Snapshot);
-        let mut producers = load_producers(place, &snapshots, self.storage)?;
+        let mut state = self.state_at(log_end_offset, Some(place), &snapshots, true)?;
+        remove_snapshots(place, &snapshots, &self.invalid_snapshots, self.storage)?;
+        let epochs = state.epochs.take().unwrap_or_default();
+        let epochs = settle_epochs(place, epochs, self.storage)?;
+        let mut producers = state.producers;
         producers.expire(self.options.now, self.config.producer_id_expiration_ms);
         let active = segments.active();
         let written_end = WrittenEnd {
@@ -226,6 +232,38 @@ impl Opening<'_> {
             log_end_offset,
             next_file: self.next_file,
         })
+    }
+
+    /// The state after the batches below `end`, which are those of `place`: that of the walk, where it
+    /// has come that far, or else from the files. The epochs are part of it where they are wanted, or
+    /// were before.
+    pub(super) fn state_at(
+        &mut self,
+        end: Offset,
+        place: Option<Place<'_>>,
+        snapshots: &[Offset],
+        with_epochs: bool,
+    ) -> Result<State, OpenError> {
+        let so_far = place.map_or(end, |place| place.log_end_offset());
+        let walked = self.walked.take();
+        let (producers, epochs) = match walked {
+            Some((at, state)) if at == so_far => (Some(state.producers), state.epochs),
+            Some((_, state)) => (None, state.epochs),
+            None => (None, None),
+        };
+        let producers = match producers {
+            Some(producers) => producers,
+            None => {
+                let start = place.map_or(end, |place| place.segments.first().base_offset);
+                let invalid = &mut self.invalid_snapshots;
+                load_producers(self.dir, place, (start, end), snapshots, invalid, self.storage)?
+            }
+        };
+        let epochs = match epochs {
+            None if with_epochs => Some(load_epochs(self.dir, place, end, self.storage)?),
+            epochs => epochs,
+        };
+        Ok(State { producers, epochs })
     }
 
     /// Leaves no file open behind a log that does not open.
@@ -273,9 +311,17 @@ pub(super) fn io_error(operation: &'static str, path: PathBuf, source: io::Error
     }
 }
 
-pub(super) fn remove_if_there(path: PathBuf, storage: &mut dyn Storage) -> Result<(), OpenError> {
-    match storage.remove_file(&path) {
-        Err(source) if source.kind() != ErrorKind::NotFound => Err(io_error("remove", path, source)),
-        _ => Ok(()),
+/// Makes a small file say `bytes`, or not be there.
+pub(super) fn put_or_remove(path: &Path, bytes: Option<&[u8]>, storage: &mut dyn Storage) -> io::Result<()> {
+    match bytes {
+        Some(bytes) => storage.put_file(path, bytes),
+        None => match storage.remove_file(path) {
+            Err(source) if source.kind() == ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        },
     }
+}
+
+pub(super) fn remove_if_there(path: PathBuf, storage: &mut dyn Storage) -> Result<(), OpenError> {
+    put_or_remove(&path, None, storage).map_err(|source| io_error("remove", path, source))
 }

@@ -9,12 +9,14 @@
 use std::io::ErrorKind;
 
 use super::file_name::FileKind;
+use super::load_state::{Place, State};
 use super::log_segment::{BatchFacts, LogSegment, SegmentPhase};
 use super::log_segments::LogSegments;
 use super::offset_index::OffsetIndex;
-use super::open::{Cut, Listing, OpenError, Opening, SIDE_FILE_BYTES_MAX, io_error};
+use super::open::{Cut, Listing, OpenError, Opening, SIDE_FILE_BYTES_MAX, io_error, put_or_remove};
 use super::recovery::{Check, Defect, OffsetRange, Walk, WalkEnd, walk};
 use super::time_index::TimeIndex;
+use super::txn_index::TransactionIndex;
 use crate::io::{FileId, OpenMode};
 use crate::record::{BATCH_HEADER_LEN, BatchError, BatchHeader};
 use crate::types::Offset;
@@ -40,7 +42,8 @@ impl Opening<'_> {
             let next_base = bases.get(at + 1).copied();
             let indexed = listing.has(FileKind::OffsetIndex, base) && listing.has(FileKind::TimeIndex, base);
             let verify = !self.options.clean_shutdown && at + 1 >= below;
-            let mut opened = self.open_segment(base, next_base, indexed, verify)?;
+            let mut opened =
+                self.open_segment(base, next_base, (indexed, verify), segments.as_ref(), listing)?;
             let ends_here = next_base.is_none_or(|next| self.ends_before(next, &opened, indexed && verify));
             if ends_here {
                 self.drop_segments(&bases[at + 1..], listing)?;
@@ -104,8 +107,9 @@ impl Opening<'_> {
         &mut self,
         base: Offset,
         next_base: Option<Offset>,
-        indexed: bool,
-        verify: bool,
+        (indexed, verify): (bool, bool),
+        before: Option<&LogSegments>,
+        listing: &Listing,
     ) -> Result<Opened, OpenError> {
         let path = FileKind::Log.path(self.dir, base);
         let (file, len_bytes) = self.open_file(base, OpenMode::Existing)?;
@@ -140,7 +144,8 @@ impl Opening<'_> {
                 });
             }
             let position = u64::from(segment.rewind_below(limit));
-            let walked = self.walk_into(&mut segment, position, len_bytes, limit, Check::Headers)?;
+            let bounds = (position, len_bytes, limit);
+            let walked = self.walk_into(&mut segment, bounds, Check::Headers, None)?;
             if walked.defect.is_none() {
                 self.read_first_timestamp(&mut segment)?;
                 return Ok(Opened {
@@ -152,13 +157,21 @@ impl Opening<'_> {
             }
         }
         let mut segment = spare;
-        let walked = self.walk_into(&mut segment, 0, len_bytes, limit, Check::Checksums)?;
+        let place = before.map(|segments| Place {
+            dir: self.dir,
+            segments,
+            log_start_offset: self.options.log_start_offset.max(segments.first().base_offset),
+        });
+        // Segments that are not to be verified were flushed after their epochs.
+        let mut state = self.state_at(base, place, &listing.of(FileKind::Snapshot), verify)?;
+        let bounds = (0, len_bytes, limit);
+        let walked = self.walk_into(&mut segment, bounds, Check::Checksums, Some(&mut state))?;
         self.check_damage(base, next_base, &walked, len_bytes)?;
+        self.walked = Some((walked.next_offset, state));
         // What was read may still be in the page cache only.
         self.storage
             .sync(file)
             .map_err(|source| io_error("sync", path, source))?;
-        self.verified_from = self.verified_from.min(base);
         self.report.scanned_bytes += walked.position;
         self.report.scanned_segments += 1;
         self.report.rebuilt_indexes += usize::from(!verify);
@@ -204,14 +217,14 @@ impl Opening<'_> {
         })
     }
 
-    /// Appends the batches of a file to what is known of its segment.
+    /// Appends the batches of a file from a position to an end, all below a limit, to what is known of
+    /// its segment; those that the `state` does not know yet to that as well.
     fn walk_into(
         &mut self,
         segment: &mut LogSegment,
-        position: u64,
-        end: u64,
-        limit: Offset,
+        (position, end, limit): (u64, u64, Offset),
         check: Check,
+        mut state: Option<&mut State>,
     ) -> Result<WalkEnd, OpenError> {
         let offsets = OffsetRange {
             from: segment.next_offset(),
@@ -228,10 +241,13 @@ impl Opening<'_> {
         // A batch at the position of an index entry must be the entry's.
         let entry = segment.offset_index.last();
         let mut misplaced = false;
-        let walked = walk(self.storage, bounds, |header, _, at| {
+        let walked = walk(self.storage, bounds, |header, bytes, at| {
             misplaced = entry.is_some_and(|e| at == position && header.last_offset() != e.offset);
             if !misplaced {
                 segment.append(BatchFacts::of(header), interval);
+                if let Some(aborted) = state.as_mut().and_then(|state| state.update(header, bytes)) {
+                    segment.txn_index.append(aborted);
+                }
             }
             !misplaced
         });
@@ -274,16 +290,21 @@ impl Opening<'_> {
         base: Offset,
         file: FileId,
         len_bytes: u64,
-    ) -> Result<Option<(OffsetIndex, TimeIndex)>, OpenError> {
+    ) -> Result<Option<(OffsetIndex, TimeIndex, TransactionIndex)>, OpenError> {
         let Some(offsets) = self.side_file(FileKind::OffsetIndex, base)? else {
             return Ok(None);
         };
         let Some(times) = self.side_file(FileKind::TimeIndex, base)? else {
             return Ok(None);
         };
-        let (Ok(offsets), Ok(times)) = (
+        // A segment without aborted transactions has no index of them.
+        let aborted = self
+            .side_file(FileKind::TransactionIndex, base)?
+            .unwrap_or_default();
+        let (Ok(offsets), Ok(times), Ok(aborted)) = (
             OffsetIndex::load(base, &offsets, len_bytes),
             TimeIndex::load(base, &times),
+            TransactionIndex::load(base, &aborted),
         ) else {
             return Ok(None);
         };
@@ -302,19 +323,13 @@ impl Opening<'_> {
         {
             return Ok(None);
         }
-        Ok(Some((offsets, times)))
+        Ok(Some((offsets, times, aborted)))
     }
 
     fn put_indexes(&mut self, segment: &mut LogSegment) -> Result<(), OpenError> {
-        segment.note_max_timestamp();
-        let files = [
-            (FileKind::OffsetIndex, segment.offset_index.encode()),
-            (FileKind::TimeIndex, segment.time_index.encode()),
-        ];
-        for (kind, bytes) in files {
+        for (kind, bytes) in segment.encode_indexes() {
             let path = kind.path(self.dir, segment.base_offset);
-            self.storage
-                .put_file(&path, &bytes)
+            put_or_remove(&path, bytes.as_deref(), self.storage)
                 .map_err(|source| io_error("write", path, source))?;
         }
         segment.index_files = true;

@@ -4,7 +4,8 @@
 
 use std::collections::VecDeque;
 
-use crate::types::{Offset, ProducerEpoch, Sequence, TimestampMs};
+use super::producer_state::ProducerError;
+use crate::types::{Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs};
 
 /// Batches remembered per producer: as many as a client may have in flight with idempotence on.
 pub const BATCHES_PER_PRODUCER: usize = 5;
@@ -69,6 +70,22 @@ impl ProducerEntry {
             Some(last) if epoch == self.epoch => last.last_sequence.plus(1),
             _ => Sequence(0),
         }
+    }
+
+    /// Refuses what an earlier incarnation of the producer sends.
+    pub(super) fn check_epoch(
+        &self,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+    ) -> Result<(), ProducerError> {
+        if producer_epoch < self.epoch {
+            return Err(ProducerError::InvalidProducerEpoch {
+                producer_id,
+                producer_epoch,
+                current: self.epoch,
+            });
+        }
+        Ok(())
     }
 
     /// Sequences of an earlier epoch mean nothing in the next one.

@@ -46,6 +46,18 @@ pub enum ProducerError {
         /// First offset of the open transaction.
         first_offset: Offset,
     },
+    /// A later transaction coordinator has ended a transaction of the producer already.
+    #[error(
+        "a marker of producer {producer_id} has coordinator epoch {coordinator_epoch}, the current one is {current}"
+    )]
+    CoordinatorFenced {
+        /// The producer.
+        producer_id: ProducerId,
+        /// The marker's.
+        coordinator_epoch: i32,
+        /// The latest seen.
+        current: i32,
+    },
 }
 
 /// What to do with a batch that is in order.
@@ -101,8 +113,7 @@ impl ProducerState {
     /// Whether a producer's batch may be appended, is there already, or must be refused.
     ///
     /// Batches without a producer always may. A producer not known (new, or forgotten) may start at
-    /// any sequence; a new epoch of a known one starts at 0 (KIP-360). Control batches are checked
-    /// for their epoch alone.
+    /// any sequence; a new epoch of a known one starts at 0 (KIP-360).
     ///
     /// # Errors
     ///
@@ -113,17 +124,7 @@ impl ProducerState {
             return Ok(SequenceCheck::Next);
         };
         let (producer_epoch, sequence) = (header.producer_epoch(), header.base_sequence());
-        let is_control = header.attributes().is_control();
-        if producer_epoch < entry.epoch {
-            return Err(ProducerError::InvalidProducerEpoch {
-                producer_id,
-                producer_epoch,
-                current: entry.epoch,
-            });
-        }
-        if is_control {
-            return Ok(SequenceCheck::Next);
-        }
+        entry.check_epoch(producer_id, producer_epoch)?;
         let last_sequence = header.last_sequence();
         let duplicate = entry.batches.iter().find(|batch| {
             producer_epoch == entry.epoch
@@ -155,6 +156,32 @@ impl ProducerState {
             }
             _ => Ok(SequenceCheck::Next),
         }
+    }
+
+    /// Whether a marker may end the producer's transaction; one that has none, or is not known, may
+    /// get a marker as well.
+    ///
+    /// # Errors
+    ///
+    /// [`ProducerError::InvalidProducerEpoch`], [`ProducerError::CoordinatorFenced`]; nothing changes.
+    pub fn check_marker(
+        &self,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        marker: EndTxnMarker,
+    ) -> Result<(), ProducerError> {
+        let Some(entry) = self.producers.get(&producer_id) else {
+            return Ok(());
+        };
+        entry.check_epoch(producer_id, producer_epoch)?;
+        if marker.coordinator_epoch < entry.coordinator_epoch {
+            return Err(ProducerError::CoordinatorFenced {
+                producer_id,
+                coordinator_epoch: marker.coordinator_epoch,
+                current: entry.coordinator_epoch,
+            });
+        }
+        Ok(())
     }
 
     /// Takes in a batch that is in the log, after its append or while the log is recovered.

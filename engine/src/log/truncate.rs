@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use super::checkpoint::encode_leader_epochs;
 use super::file_name::{FileKind, FileName, LEADER_EPOCH_CHECKPOINT};
 use super::index_hint::IndexHint;
-use super::load_state::{Place, load_producers};
+use super::load_state::{Place, load_producers, remove_snapshots};
 use super::log::Log;
 use super::log_segment::{BatchFacts, SegmentPhase};
-use super::open::{OpenError, io_error, remove_if_there};
+use super::open::{OpenError, io_error, put_or_remove, remove_if_there};
 use super::producer_snapshot;
 use super::recovery::{Check, Defect, OffsetRange, Walk, walk};
 use super::write_pipeline::{Poison, WrittenEnd};
@@ -127,7 +127,10 @@ impl Log {
             segments: &self.segments,
             log_start_offset,
         };
-        self.producers = load_producers(place, &snapshots, storage)?;
+        let range = (place.segments.first().base_offset, place.log_end_offset());
+        let mut invalid = Vec::new();
+        self.producers = load_producers(&self.dir, Some(place), range, &snapshots, &mut invalid, storage)?;
+        remove_snapshots(place, &snapshots, &invalid, storage)?;
         Ok(end)
     }
 
@@ -175,27 +178,20 @@ impl Log {
             .iter_mut()
             .filter(|segment| segment.phase != SegmentPhase::Sealed)
         {
-            segment.note_max_timestamp();
-            files.push((
-                FileKind::OffsetIndex.path(&self.dir, segment.base_offset),
-                segment.offset_index.encode(),
-            ));
-            files.push((
-                FileKind::TimeIndex.path(&self.dir, segment.base_offset),
-                segment.time_index.encode(),
-            ));
+            for (kind, bytes) in segment.encode_indexes() {
+                files.push((kind.path(&self.dir, segment.base_offset), bytes));
+            }
         }
         files.push((
             FileKind::Snapshot.path(&self.dir, self.log_end_offset),
-            producer_snapshot::encode(&self.producers).into(),
+            Some(producer_snapshot::encode(&self.producers).into()),
         ));
         files.push((
             self.dir.join(LEADER_EPOCH_CHECKPOINT),
-            encode_leader_epochs(&self.epochs).into(),
+            Some(encode_leader_epochs(&self.epochs).into()),
         ));
         for (path, bytes) in files {
-            storage
-                .put_file(&path, &bytes)
+            put_or_remove(&path, bytes.as_deref(), storage)
                 .map_err(|source| fail("write")((path, source)))?;
         }
         Ok(())
@@ -240,6 +236,7 @@ impl Log {
         let entry = segment.offset_index.floor(below);
         let matches = header.map(|header| header.last_offset()) == entry.map(|entry| entry.offset);
         let rewind_to = if matches { offset } else { segment.base_offset };
+        segment.txn_index.truncate_to(offset);
         let position = u64::from(segment.rewind_below(rewind_to));
         let offsets = OffsetRange {
             from: segment.base_offset,

@@ -65,6 +65,7 @@ fn producer(error: &ProducerError) -> ErrorCode {
         ProducerError::OutOfOrderSequence { .. } => ErrorCode::OutOfOrderSequenceNumber,
         ProducerError::InvalidProducerEpoch { .. } => ErrorCode::InvalidProducerEpoch,
         ProducerError::InvalidTxnState { .. } => ErrorCode::InvalidTxnState,
+        ProducerError::CoordinatorFenced { .. } => ErrorCode::TransactionCoordinatorFenced,
     }
 }
 

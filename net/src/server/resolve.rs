@@ -78,6 +78,7 @@ fn range_of(shard: &Shard, fetched: Fetched, available_bytes: u64) -> FetchedRes
         high_watermark: fetched.high_watermark,
         last_stable_offset: fetched.last_stable_offset,
         log_start_offset: fetched.log_start_offset,
+        aborted_transactions: fetched.aborted_transactions,
     })
 }
 
@@ -116,11 +117,13 @@ async fn locate(shard: &Rc<Shard>, mut fetched: Fetched) -> FetchedResult {
                     offset,
                     ..fetched.request
                 };
-                fetched.plan = shard.with_broker(|broker| {
+                let isolation = fetched.isolation;
+                (fetched.plan, fetched.aborted_transactions) = shard.with_broker(|broker| {
                     let partition = broker
                         .partition(next.partition)
                         .ok_or(FetchError::UnknownPartition)?;
-                    partition.read_plan(&next, fetched.isolation)
+                    let aborted = partition.aborted_transactions(&next, isolation);
+                    partition.read_plan(&next, isolation).map(|plan| (plan, aborted))
                 })?;
             }
         }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ringlog_engine::config::LogConfig;
-use ringlog_engine::log::{OpenError, OpenOptions};
+use ringlog_engine::log::{AbortedTxn, OpenError, OpenOptions};
 use ringlog_engine::rt::FileRange;
 use ringlog_engine::types::{LeaderEpoch, Offset, ProducerId, TimestampMs};
 use ringlog_replication::broker_shard::DeleteRecordsError;
@@ -103,6 +103,8 @@ pub(crate) struct FetchedRange {
     pub(crate) high_watermark: Offset,
     pub(crate) last_stable_offset: Offset,
     pub(crate) log_start_offset: Offset,
+    /// Transactions whose records a reader of committed ones skips.
+    pub(crate) aborted_transactions: Option<Vec<AbortedTxn>>,
 }
 
 /// Whole batches, the last one possibly cut, and the length of the first.

@@ -16,3 +16,4 @@ mod produce;
 mod producers;
 mod start;
 mod topics;
+mod transactions;

@@ -8,8 +8,9 @@
 use bytes::BytesMut;
 use ringlog_engine::config::FlushPolicy;
 use ringlog_engine::io::IoCompletion;
-use ringlog_engine::log::{AppendError, AppendInfo, Log, ReadPlan};
-use ringlog_engine::types::{LeaderEpoch, Offset, TimestampMs};
+use ringlog_engine::log::{AbortedTxn, AppendError, AppendInfo, Log, ReadPlan};
+use ringlog_engine::record::EndTxnMarker;
+use ringlog_engine::types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs};
 
 use super::HighWatermark;
 use crate::request::{FetchError, FetchPartition, Isolation, PartitionOffsets};
@@ -29,8 +30,9 @@ impl Partition {
     ///
     /// All that recovery found is committed: no other replica can lack it.
     #[must_use]
-    pub fn new(id: TopicIdPartition, log: Log, leader_epoch: LeaderEpoch) -> Self {
+    pub fn new(id: TopicIdPartition, mut log: Log, leader_epoch: LeaderEpoch) -> Self {
         let high_watermark = HighWatermark::new(Self::acknowledged_end(&log));
+        log.handle_high_watermark(high_watermark.offset());
         Self {
             id,
             log,
@@ -113,6 +115,41 @@ impl Partition {
         self.log
             .first_unstable_offset()
             .map_or(hw, |unstable| unstable.min(hw))
+    }
+
+    /// The aborted transactions that a reader of committed records has to skip in what
+    /// [`read_plan`](Self::read_plan) gives; none where uncommitted records are read.
+    #[must_use]
+    pub fn aborted_transactions(
+        &self,
+        fetch: &FetchPartition,
+        isolation: Isolation,
+    ) -> Option<Vec<AbortedTxn>> {
+        match isolation {
+            Isolation::ReadUncommitted => None,
+            Isolation::ReadCommitted => {
+                let end = self.log.read_upper_bound(fetch.offset, fetch.max_bytes);
+                let end = end.min(self.last_stable_offset());
+                Some(self.log.aborted_transactions(fetch.offset, end))
+            }
+        }
+    }
+
+    /// Ends a producer's transaction in this partition, as the leader; the offsets of the marker.
+    ///
+    /// # Errors
+    ///
+    /// As [`Log::append_end_txn_marker`]; nothing is appended then.
+    pub fn append_end_txn_marker(
+        &mut self,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        marker: EndTxnMarker,
+        now: TimestampMs,
+    ) -> Result<AppendInfo, AppendError> {
+        let epoch = self.leader_epoch;
+        self.log
+            .append_end_txn_marker(producer_id, producer_epoch, marker, epoch, now)
     }
 
     /// The watermarks clients may ask for.

@@ -224,16 +224,38 @@ fn plain_batch_within_a_transaction_is_refused() {
 }
 
 #[test]
-fn marker_of_an_older_epoch_is_fenced() {
-    let state = state_after(&[plain(4, 0, 1, 0)]);
+fn markers_of_older_producers_and_coordinators_are_fenced() {
+    let mut state = state_after(&[plain(4, 0, 1, 0)]);
+    let end = |coordinator_epoch| EndTxnMarker {
+        committed: true,
+        coordinator_epoch,
+    };
+    let check = |state: &ProducerState, epoch, coordinator_epoch| {
+        state.check_marker(PRODUCER, ProducerEpoch(epoch), end(coordinator_epoch))
+    };
     assert!(matches!(
-        state.check(&marker(PRODUCER, 3, 1, true).0),
+        check(&state, 3, 0),
         Err(ProducerError::InvalidProducerEpoch { .. })
     ));
+    assert_eq!(check(&state, 4, 0), Ok(()));
     assert_eq!(
-        state.check(&marker(PRODUCER, 4, 1, true).0),
-        Ok(SequenceCheck::Next)
+        check(&state, 5, 0),
+        Ok(()),
+        "the coordinator has raised the epoch"
     );
+    let (header, ended) = marker(PRODUCER, 4, 1, true);
+    state.update(&header, ended);
+    assert_eq!(
+        check(&state, 4, 1),
+        Err(ProducerError::CoordinatorFenced {
+            producer_id: PRODUCER,
+            coordinator_epoch: 1,
+            current: 2
+        })
+    );
+    assert_eq!(check(&state, 4, 2), Ok(()), "the same coordinator asks again");
+    let unknown = state.check_marker(ProducerId(99), ProducerEpoch(0), end(0));
+    assert_eq!(unknown, Ok(()));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use ringlog_engine::log::AbortedTxn;
 use ringlog_engine::rt::FileRange;
 use ringlog_engine::types::{LeaderEpoch, Offset};
 use ringlog_replication::request::{FetchError, FetchPartition, Isolation};
@@ -17,7 +18,7 @@ use crate::metadata::MetadataImage;
 use crate::protocol::encode::Records;
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::fetch::{
-    FetchRequest, FetchResponse, FetchTopic, FetchableTopicResponse, PartitionData,
+    AbortedTransaction, FetchRequest, FetchResponse, FetchTopic, FetchableTopicResponse, PartitionData,
 };
 use crate::protocol::wire::Uuid;
 use crate::server::connection::Context;
@@ -382,8 +383,18 @@ fn partition_data(
         high_watermark: fetched.high_watermark.0,
         last_stable_offset: fetched.last_stable_offset.0,
         log_start_offset: fetched.log_start_offset.0,
-        aborted_transactions: None,
+        aborted_transactions: fetched.aborted_transactions.take().map(aborted_transactions),
         records,
         ..PartitionData::default()
     }
+}
+
+fn aborted_transactions(aborted: Vec<AbortedTxn>) -> Vec<AbortedTransaction> {
+    aborted
+        .into_iter()
+        .map(|txn| AbortedTransaction {
+            producer_id: txn.producer_id.0,
+            first_offset: txn.first_offset.0,
+        })
+        .collect()
 }
