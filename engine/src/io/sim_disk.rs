@@ -154,7 +154,9 @@ impl SimDisk {
     pub fn complete(&mut self, index: usize) -> IoCompletion {
         let submitted = self.submitted.remove(index);
         let kind = OpKind::of(&submitted.request.op);
-        let failure = self.faults.strike(Half::Requests, kind, &mut self.random);
+        let failure = self
+            .faults
+            .strike(Half::Requests, kind, submitted.path(), &mut self.random);
         let result = match failure {
             Some(error) => {
                 self.fail(&submitted);
@@ -205,6 +207,7 @@ impl SimDisk {
         self.plan(Fault {
             half: Some(Half::Requests),
             kind: Some(kind),
+            name_end: "",
             after: 0,
             error,
         });

@@ -4,6 +4,7 @@
 //! behind. Tested in `tests/sim_disk.rs`.
 
 use std::io::ErrorKind;
+use std::path::Path;
 
 use super::random::Random;
 use crate::io::IoOp;
@@ -71,6 +72,8 @@ pub struct Fault {
     pub half: Option<Half>,
     /// Only of this kind; `None` for any.
     pub kind: Option<OpKind>,
+    /// Only on files whose names end so; empty for any.
+    pub name_end: &'static str,
     /// So many that it could be succeed first.
     pub after: u64,
     /// What it fails with; `StorageFull` is `ENOSPC`, and `Other` stands for `EIO`.
@@ -115,10 +118,19 @@ impl Faults {
     }
 
     /// Whether the operation that is about to happen fails.
-    pub(super) fn strike(&mut self, half: Half, kind: OpKind, random: &mut Random) -> Option<ErrorKind> {
+    pub(super) fn strike(
+        &mut self,
+        half: Half,
+        kind: OpKind,
+        path: &Path,
+        random: &mut Random,
+    ) -> Option<ErrorKind> {
         let mut due = None;
         for (at, fault) in self.planned.iter_mut().enumerate() {
-            if fault.half.is_some_and(|h| h != half) || fault.kind.is_some_and(|k| k != kind) {
+            let meant = fault.half.is_none_or(|h| h == half)
+                && fault.kind.is_none_or(|k| k == kind)
+                && path.to_string_lossy().ends_with(fault.name_end);
+            if !meant {
                 continue;
             }
             match fault.after.checked_sub(1) {

@@ -12,17 +12,22 @@ use super::{SimDisk, to_usize};
 use crate::io::{DirEntry, FileId, OpenMode, Storage};
 
 impl SimDisk {
-    fn strike(&mut self, kind: OpKind) -> io::Result<()> {
-        match self.faults.strike(Half::Calls, kind, &mut self.random) {
+    fn strike(&mut self, kind: OpKind, path: &Path) -> io::Result<()> {
+        match self.faults.strike(Half::Calls, kind, path, &mut self.random) {
             Some(error) => Err(error.into()),
             None => Ok(()),
         }
+    }
+
+    fn strike_open(&mut self, kind: OpKind, file: FileId) -> io::Result<()> {
+        let handle = self.handles.get(&file).cloned();
+        self.strike(kind, handle.as_ref().map_or(Path::new(""), |handle| &handle.path))
     }
 }
 
 impl Storage for SimDisk {
     fn list(&mut self, dir: &Path) -> io::Result<Vec<DirEntry>> {
-        self.strike(OpKind::List)?;
+        self.strike(OpKind::List, dir)?;
         let mut entries: Vec<DirEntry> = self
             .names
             .list(dir)?
@@ -42,25 +47,28 @@ impl Storage for SimDisk {
     }
 
     fn create_dir(&mut self, dir: &Path) -> io::Result<()> {
-        self.strike(OpKind::CreateDir)?;
+        self.strike(OpKind::CreateDir, dir)?;
         self.names.create_dir(dir)
     }
 
     fn open(&mut self, file: FileId, path: &Path, mode: OpenMode) -> io::Result<u64> {
-        self.strike(match mode {
-            OpenMode::Existing => OpKind::Open,
-            OpenMode::CreateNew => OpKind::Create,
-        })?;
+        self.strike(
+            match mode {
+                OpenMode::Existing => OpKind::Open,
+                OpenMode::CreateNew => OpKind::Create,
+            },
+            path,
+        )?;
         self.open_file(file, path, mode)
     }
 
     fn read_at(&mut self, file: FileId, position: u64, buf: &mut [u8]) -> io::Result<usize> {
-        self.strike(OpKind::Read)?;
+        self.strike_open(OpKind::Read, file)?;
         Ok(self.read(self.number(file)?, position, buf))
     }
 
     fn write_at(&mut self, file: FileId, position: u64, bytes: &[u8]) -> io::Result<()> {
-        let struck = self.strike(OpKind::Write);
+        let struck = self.strike_open(OpKind::Write, file);
         let file = self.number(file)?;
         let written = match struck {
             Ok(()) => bytes,
@@ -70,7 +78,7 @@ impl Storage for SimDisk {
     }
 
     fn set_len(&mut self, file: FileId, len_bytes: u64) -> io::Result<()> {
-        let struck = self.strike(OpKind::SetLen);
+        let struck = self.strike_open(OpKind::SetLen, file);
         if struck.is_err() && self.random.chance(2) {
             return struck;
         }
@@ -84,7 +92,7 @@ impl Storage for SimDisk {
     }
 
     fn sync(&mut self, file: FileId) -> io::Result<()> {
-        let struck = self.strike(OpKind::Sync);
+        let struck = self.strike_open(OpKind::Sync, file);
         let file = self.number(file)?;
         let inode = &mut self.inodes[file];
         let mark = inode.mark();
@@ -101,7 +109,7 @@ impl Storage for SimDisk {
     }
 
     fn read_file(&mut self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
-        self.strike(OpKind::Read)?;
+        self.strike(OpKind::Read, path)?;
         let bytes = self.bytes(path).ok_or(ErrorKind::NotFound)?;
         if bytes.len() as u64 > max_bytes {
             return Err(ErrorKind::FileTooLarge.into());
@@ -110,7 +118,7 @@ impl Storage for SimDisk {
     }
 
     fn put_file(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let struck = self.strike(OpKind::Put);
+        let struck = self.strike(OpKind::Put, path);
         if struck.is_err() {
             self.fail_put(path, bytes);
             return struck;
@@ -119,7 +127,7 @@ impl Storage for SimDisk {
     }
 
     fn remove_file(&mut self, path: &Path) -> io::Result<()> {
-        self.strike(OpKind::Remove)?;
+        self.strike(OpKind::Remove, path)?;
         if self.names.file(path).is_none() {
             return Err(ErrorKind::NotFound.into());
         }
@@ -128,7 +136,7 @@ impl Storage for SimDisk {
     }
 
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
-        self.strike(OpKind::Rename)?;
+        self.strike(OpKind::Rename, from)?;
         self.names.rename(from, to)
     }
 }

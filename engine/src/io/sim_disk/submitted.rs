@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
@@ -48,6 +48,17 @@ impl Submitted {
             }
             IoOp::Close { file } => format!("close {}", name(file)),
         }
+    }
+
+    /// The name of the first file it touches.
+    pub(super) fn path(&self) -> &Path {
+        let named: Option<&Path> = match &self.request.op {
+            IoOp::Create { path, .. } | IoOp::Put { path, .. } => Some(path),
+            IoOp::Rename { renames } => renames.first().map(|(from, _)| from.as_path()),
+            IoOp::Remove { paths } => paths.first().map(PathBuf::as_path),
+            _ => self.handle.as_ref().map(|handle| handle.path.as_path()),
+        };
+        named.unwrap_or(Path::new(""))
     }
 
     /// The file it works on.
