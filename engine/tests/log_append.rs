@@ -449,6 +449,8 @@ fn a_failed_sync_poisons_the_log_for_good() {
     assert!(driver.log.poison().unwrap().error.operation.contains("fdatasync"));
     assert!(matches!(driver.append(1, 10), Err(AppendError::Poisoned(_))));
     driver.turn();
+    assert_eq!(kinds(&driver), [OpKind::Put], "the next start is told");
+    driver.settle();
     assert!(kinds(&driver).is_empty(), "a sync is never tried again");
     assert_eq!(watermarks(&driver.log), (1, 2, 2));
     assert_eq!(driver.read_all(Offset(0), 1000).len(), 2, "reads go on");

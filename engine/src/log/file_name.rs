@@ -12,6 +12,9 @@ pub(super) const LEADER_EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
 /// The topic id; written and read by the owner of the data directory.
 pub(super) const PARTITION_METADATA: &str = "partition.metadata";
 
+/// A sync failed, see `failed_sync.rs`; empty.
+pub(super) const SYNC_FAILED: &str = "sync-failed";
+
 /// The kinds of file that are named by an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum FileKind {
@@ -74,7 +77,7 @@ pub(super) enum FileName {
 impl FileName {
     /// Reads a name; never fails, since anything unknown is foreign.
     pub(super) fn parse(name: &str) -> Self {
-        if name == LEADER_EPOCH_CHECKPOINT || name == PARTITION_METADATA {
+        if [LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, SYNC_FAILED].contains(&name) {
             return Self::Fixed;
         }
         if let Some(target) = name.strip_suffix(".tmp") {

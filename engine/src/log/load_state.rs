@@ -13,7 +13,7 @@ use super::file_name::{FileKind, LEADER_EPOCH_CHECKPOINT};
 use super::index_hint::IndexHint;
 use super::leader_epoch_cache::LeaderEpochCache;
 use super::log_segments::LogSegments;
-use super::open::{OpenError, SIDE_FILE_BYTES_MAX, io_error, remove_if_there};
+use super::open::{OpenError, SIDE_FILE_BYTES_MAX, io_error, remove_if_there, sync_names};
 use super::producer_snapshot;
 use super::producer_state::ProducerState;
 use super::recovery::{Check, OffsetRange, Walk, walk};
@@ -226,15 +226,20 @@ pub(super) fn remove_snapshots(
     storage: &mut dyn Storage,
 ) -> Result<(), OpenError> {
     let (start, end) = (place.segments.first().base_offset, place.log_end_offset());
-    let mut last = true;
+    let (mut last, mut removed) = (true, false);
     for &offset in snapshots.iter().rev() {
         let counts = offset <= end && offset >= start && !invalid.contains(&offset);
         let floor = place.segments.floor(offset);
         let begins_segment = floor.is_some_and(|segment| segment.base_offset == offset);
         if !(counts && (last || begins_segment)) {
             remove_if_there(FileKind::Snapshot.path(place.dir, offset), storage)?;
+            removed = true;
         }
         last &= !counts;
+    }
+    if removed {
+        // One that came back with the power would be believed once the log has reached its offset again.
+        sync_names(place.dir, storage)?;
     }
     Ok(())
 }

@@ -12,7 +12,10 @@
 
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
+
 use super::checkpoint::encode_leader_epochs;
+use super::failed_sync;
 use super::file_name::{FileKind, LEADER_EPOCH_CHECKPOINT};
 use super::leader_epoch_cache::LeaderEpochCache;
 use super::log_segment::SegmentPhase;
@@ -61,6 +64,10 @@ impl Log {
     /// Ends a turn: makes the requests that what was appended, flushed or rolled calls for.
     pub fn poll_io(&mut self, queue: &mut IoQueue, now: TimestampMs) {
         if self.pipeline.poison().is_some() {
+            if self.pipeline.take_sync_failed() {
+                let (path, bytes) = (failed_sync::marker(&self.dir), Bytes::new());
+                self.pipeline.push_forget(IoOp::Put { path, bytes }, queue);
+            }
             return;
         }
         match self.pipeline.poll_stall(now) {

@@ -14,6 +14,7 @@ pub mod producer_state;
 
 mod append;
 mod end_txn;
+mod failed_sync;
 mod file_name;
 mod load_state;
 mod locate;

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::file_name::{FileKind, FileName};
+use super::failed_sync;
+use super::file_name::{FileKind, FileName, SYNC_FAILED};
 use super::load_state::{Place, State, load_epochs, load_producers, remove_snapshots, settle_epochs};
 use super::log::Log;
 use super::recent_batches::RecentBatches;
@@ -153,6 +154,8 @@ pub(super) struct Opening<'a> {
     pub(super) walked: Option<(Offset, State)>,
     /// Snapshots that do not read.
     pub(super) invalid_snapshots: Vec<Offset>,
+    /// A sync of the log has failed: what memory shows may not be on disk.
+    pub(super) sync_failed: bool,
     pub(super) report: RecoveryReport,
 }
 
@@ -183,6 +186,7 @@ impl Log {
             next_file: 0,
             walked: None,
             invalid_snapshots: Vec::new(),
+            sync_failed: false,
             report: RecoveryReport::default(),
         };
         match opening.run() {
@@ -213,6 +217,10 @@ impl Opening<'_> {
         let epochs = settle_epochs(place, epochs, self.storage)?;
         let mut producers = state.producers;
         producers.expire(self.options.now, self.config.producer_id_expiration_ms);
+        if self.sync_failed {
+            // Should the power bring it back, what is durable is only written once more.
+            remove_if_there(failed_sync::marker(self.dir), self.storage)?;
+        }
         let active = segments.active();
         let written_end = WrittenEnd {
             segment: active.base_offset,
@@ -285,7 +293,7 @@ impl Opening<'_> {
                 FileName::Numbered(kind, offset) => {
                     listing.numbered.entry(kind).or_default().insert(offset);
                 }
-                FileName::Fixed => {}
+                FileName::Fixed => self.sync_failed |= entry.name == SYNC_FAILED,
                 FileName::Temporary => {
                     let path = self.dir.join(entry.name);
                     let removed = self.storage.remove_file(&path);
@@ -320,6 +328,13 @@ pub(super) fn put_or_remove(path: &Path, bytes: Option<&[u8]>, storage: &mut dyn
             removed => removed,
         },
     }
+}
+
+/// Makes removals in `dir` durable: a file that comes back with the power would lie in the way of what is
+/// appended meanwhile.
+pub(super) fn sync_names(dir: &Path, storage: &mut dyn Storage) -> Result<(), OpenError> {
+    let synced = storage.create_dir(dir);
+    synced.map_err(|source| io_error("sync", dir.to_owned(), source))
 }
 
 pub(super) fn remove_if_there(path: PathBuf, storage: &mut dyn Storage) -> Result<(), OpenError> {

@@ -8,12 +8,15 @@
 
 use std::io::ErrorKind;
 
+use super::failed_sync;
 use super::file_name::FileKind;
 use super::load_state::{Place, State};
 use super::log_segment::{BatchFacts, LogSegment, SegmentPhase};
 use super::log_segments::LogSegments;
 use super::offset_index::OffsetIndex;
-use super::open::{Cut, Listing, OpenError, Opening, SIDE_FILE_BYTES_MAX, io_error, put_or_remove};
+use super::open::{
+    Cut, Listing, OpenError, Opening, SIDE_FILE_BYTES_MAX, io_error, put_or_remove, sync_names,
+};
 use super::recovery::{Check, Defect, OffsetRange, Walk, WalkEnd, walk};
 use super::time_index::TimeIndex;
 use super::txn_index::TransactionIndex;
@@ -169,8 +172,11 @@ impl Opening<'_> {
         self.check_damage(base, next_base, &walked, len_bytes)?;
         self.walked = Some((walked.next_offset, state));
         // What was read may still be in the page cache only.
-        self.storage
-            .sync(file)
+        if self.sync_failed {
+            failed_sync::write_anew(file, walked.position, self.storage)
+                .map_err(|source| io_error("write", path.clone(), source))?;
+        }
+        failed_sync::sync_or_mark(file, self.dir, self.storage)
             .map_err(|source| io_error("sync", path, source))?;
         self.report.scanned_bytes += walked.position;
         self.report.scanned_segments += 1;
@@ -272,7 +278,7 @@ impl Opening<'_> {
         };
         let path = FileKind::Log.path(self.dir, segment.base_offset);
         let cut = self.storage.set_len(segment.file, walked.position);
-        cut.and_then(|()| self.storage.sync(segment.file))
+        cut.and_then(|()| failed_sync::sync_or_mark(segment.file, self.dir, self.storage))
             .map_err(|source| io_error("cut", path.clone(), source))?;
         let (position, lost_bytes) = (walked.position, len_bytes - walked.position);
         self.report.cut = Some(Cut {
@@ -367,7 +373,7 @@ impl Opening<'_> {
 
     /// Removes every file of the segments at `bases`.
     fn drop_segments(&mut self, bases: &[Offset], listing: &Listing) -> Result<(), OpenError> {
-        // From the last on: whatever a crash leaves is a prefix of the log.
+        // From the last on, each for good before the next: whatever a crash leaves is a prefix of the log.
         for &base in bases.iter().rev() {
             for kind in FileKind::ALL {
                 if listing.has(kind, base) {
@@ -377,6 +383,7 @@ impl Opening<'_> {
                         .map_err(|source| io_error("remove", path, source))?;
                 }
             }
+            sync_names(self.dir, self.storage)?;
         }
         self.report.dropped_segments.extend(bases);
         Ok(())

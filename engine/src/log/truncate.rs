@@ -9,12 +9,13 @@ use std::io;
 use std::path::PathBuf;
 
 use super::checkpoint::encode_leader_epochs;
+use super::failed_sync;
 use super::file_name::{FileKind, FileName, LEADER_EPOCH_CHECKPOINT};
 use super::index_hint::IndexHint;
 use super::load_state::{Place, load_producers, remove_snapshots};
 use super::log::Log;
 use super::log_segment::{BatchFacts, SegmentPhase};
-use super::open::{OpenError, io_error, put_or_remove, remove_if_there};
+use super::open::{OpenError, io_error, put_or_remove, remove_if_there, sync_names};
 use super::producer_snapshot;
 use super::recovery::{Check, Defect, OffsetRange, Walk, walk};
 use super::write_pipeline::{Poison, WrittenEnd};
@@ -146,6 +147,10 @@ impl Log {
             return Err(CloseError::Busy);
         }
         let poison = self.poison().cloned();
+        if self.pipeline.take_sync_failed() {
+            // No turn has come to do so; where it fails, there is no more to be done.
+            let _ = storage.put_file(&failed_sync::marker(&self.dir), b"");
+        }
         let closed = match poison {
             Some(poison) => Err(poison.into()),
             None => self.write_closing_files(storage),
@@ -168,8 +173,7 @@ impl Log {
             }
         };
         cut.map_err(|source| fail("cut")((path.clone(), source)))?;
-        storage
-            .sync(active.file)
+        failed_sync::sync_or_mark(active.file, &self.dir, storage)
             .map_err(|source| fail("sync")((path, source)))?;
         self.sync_unflushed(storage).map_err(fail("sync"))?;
         let mut files = Vec::new();
@@ -199,7 +203,7 @@ impl Log {
 
     /// Removes the segments that begin above `offset`; the last that stays is appended to again.
     fn drop_segments_above(&mut self, offset: Offset, storage: &mut dyn Storage) -> Result<(), OpenError> {
-        // From the last on: whatever a crash leaves is a prefix of the log.
+        // From the last on, each for good before the next: whatever a crash leaves is a prefix of the log.
         while self.segments.active().base_offset > offset {
             let Some(segment) = self.segments.pop_last() else {
                 break;
@@ -208,6 +212,7 @@ impl Log {
             for kind in FileKind::ALL {
                 remove_if_there(kind.path(&self.dir, segment.base_offset), storage)?;
             }
+            sync_names(&self.dir, storage)?;
         }
         // Index files say that a segment is whole, which this one is no more.
         for path in self.index_paths(self.segments.active().base_offset) {
@@ -269,7 +274,7 @@ impl Log {
             });
         }
         let cut = storage.set_len(segment.file, walked.position);
-        cut.and_then(|()| storage.sync(segment.file))
+        cut.and_then(|()| failed_sync::sync_or_mark(segment.file, &self.dir, storage))
             .map_err(|source| io_error("cut", path, source))
     }
 
@@ -280,7 +285,7 @@ impl Log {
             .filter(|segment| segment.next_offset() > self.pipeline.flushed)
         {
             let path = FileKind::Log.path(&self.dir, segment.base_offset);
-            storage.sync(segment.file).map_err(|source| (path, source))?;
+            failed_sync::sync_or_mark(segment.file, &self.dir, storage).map_err(|source| (path, source))?;
         }
         Ok(())
     }

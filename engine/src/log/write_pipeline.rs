@@ -130,6 +130,8 @@ pub(super) struct WritePipeline {
     puts_before_sync: u32,
     stall: Option<Stall>,
     poison: Option<Poison>,
+    /// A sync failed and the next start has not been told.
+    sync_failed: bool,
 }
 
 impl WritePipeline {
@@ -150,7 +152,13 @@ impl WritePipeline {
             puts_before_sync: 0,
             stall: None,
             poison: None,
+            sync_failed: false,
         }
+    }
+
+    /// Whether a sync has failed since this was asked last.
+    pub(super) fn take_sync_failed(&mut self) -> bool {
+        std::mem::take(&mut self.sync_failed)
     }
 
     pub(super) fn poison(&self) -> Option<&Poison> {
@@ -422,6 +430,7 @@ impl WritePipeline {
                 self.stall.get_or_insert_default().failed.push(operation);
             }
             _ => {
+                self.sync_failed |= matches!(operation, Operation::Sync { .. });
                 self.poison.get_or_insert(Poison { error });
                 self.staged.clear();
                 self.puts.clear();
