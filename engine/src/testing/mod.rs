@@ -2,8 +2,10 @@
 
 pub mod io_suite;
 mod log_driver;
+mod log_model;
 
 pub use log_driver::{LogDriver, batch_of};
+pub use log_model::{Choose, LogModel};
 
 /// The name tests know the simulated disk by.
 pub use crate::io::sim_disk::SimDisk as MemStorage;

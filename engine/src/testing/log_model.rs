@@ -1,0 +1,382 @@
+//! A log against a model of it: any order of appends, completions, failing storage, truncations, clean
+//! restarts, kills and power losses.
+//!
+//! The model is the list of the batches' headers; a counter under their checksums tells them apart. What was
+//! flushed is there, in order, once, and no offset is given twice. What happens is chosen by the caller: by
+//! a seed in `tests/log_model.rs`, by a fuzzer's bytes in the fuzz target `log_ops`. Panics where the log and
+//! the model differ.
+
+use std::io::ErrorKind;
+
+use bytes::BytesMut;
+
+use super::LogDriver;
+use crate::config::{FlushPolicy, LogConfig};
+use crate::io::IoQueue;
+use crate::io::sim_disk::{OpKind, Random, SimDisk};
+use crate::log::{AppendError, Log, OpenOptions};
+use crate::record::{BatchHeader, RecordBatch, RecordBatchBuilder};
+use crate::types::{LogId, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs};
+
+const PRODUCER: ProducerId = ProducerId(3);
+/// Longer than a log waits between two tries on a full disk.
+const PATIENCE_MS: i64 = 1_000;
+/// A log is told of a full disk at most so often in a run.
+const TRIES_MAX: usize = 1_000;
+
+/// Decides what happens: a number below the bound it is given, which is at least 1.
+pub type Choose<'a> = &'a mut dyn FnMut(usize) -> usize;
+
+/// See the module.
+#[derive(Debug)]
+pub struct LogModel {
+    driver: LogDriver,
+    batches: Vec<BatchHeader>,
+    recovery_point: Offset,
+    /// Batches made, refused ones included.
+    appended: u64,
+}
+
+impl LogModel {
+    /// Runs `steps` steps that follow from `seed`, then stops the log and opens it again.
+    pub fn run_seed(seed: u64, steps: usize) {
+        let mut random = Random::new(seed);
+        let mut choose = |bound| random.index(bound);
+        let mut model = Self::new(&mut choose);
+        for _ in 0..steps {
+            model = model.step(&mut choose);
+        }
+        model.finish();
+    }
+
+    /// An empty log of some settings.
+    pub fn new(choose: Choose<'_>) -> Self {
+        let config = LogConfig {
+            flush_policy: match choose(4) {
+                0 => FlushPolicy::Os,
+                1 => FlushPolicy::Interval { flush_ms: 10 },
+                _ => FlushPolicy::Group,
+            },
+            segment_bytes: 1300 + number::<u32>(choose(256)) * 10,
+            segment_ms: if choose(4) == 0 { 300 } else { i64::MAX },
+            index_interval_bytes: 1 + number::<u32>(choose(256)) * 2,
+            ..LogConfig::default()
+        };
+        let disk = SimDisk::with_seed(number(choose(256)));
+        let opened = LogDriver::open(config, disk, LogDriver::options(0, false));
+        Self {
+            driver: opened.expect("an empty disk opens").0,
+            batches: Vec::new(),
+            recovery_point: Offset(0),
+            appended: 0,
+        }
+    }
+
+    /// Does one thing.
+    #[must_use]
+    pub fn step(mut self, choose: Choose<'_>) -> Self {
+        match choose(24) {
+            0..=6 => {
+                let (records, idempotent) = (1 + number::<i32>(choose(3)), choose(2) == 1);
+                self.append(records, choose(256), idempotent);
+            }
+            7 => self.resend(),
+            8 => self.driver.epoch.0 += 1,
+            9 => self.driver.now.0 += number::<i64>(choose(256)) - 50,
+            10 | 11 => self.driver.turn(),
+            12..=14 => {
+                let outstanding = self.driver.disk.outstanding().count();
+                if outstanding > 0 {
+                    self.driver.complete(choose(outstanding));
+                }
+            }
+            15 => {
+                self.settle();
+                self.check_unless_poisoned();
+            }
+            16 => self.recovery_point = self.driver.log.flushed_offset(),
+            17 => {
+                let from = self.offset(choose, self.driver.log.log_end_offset());
+                self.check_reads(from, number(1 + choose(2_000)));
+            }
+            18 => {
+                let timestamp = TimestampMs(999_000 + number::<i64>(choose(4_000)));
+                self.check_find(timestamp);
+            }
+            19 => {
+                let offset = self.offset(choose, self.driver.log.log_end_offset());
+                self.truncate(offset);
+            }
+            20 => {
+                let offset = self.offset(choose, self.driver.log.flushed_offset());
+                let driver = &mut self.driver;
+                let moved = driver.log.increment_log_start_offset(offset, &mut driver.queue);
+                assert_eq!(moved, Ok(()));
+            }
+            21 => self.driver.log.request_flush(),
+            22 => self = self.restart(choose),
+            _ => self.fail_next(choose),
+        }
+        self
+    }
+
+    /// Waits for everything, looks at the whole log, stops it and opens it again.
+    pub fn finish(mut self) {
+        self.settle();
+        if self.driver.log.poison().is_none() {
+            self.check_all();
+            self.reopen().check_all();
+        }
+    }
+
+    fn batch(&mut self, records: i32, value_bytes: usize, sequence: Option<Sequence>) -> BytesMut {
+        self.appended += 1;
+        let mut builder = RecordBatchBuilder::new();
+        if let Some(sequence) = sequence {
+            builder = builder.producer(PRODUCER, ProducerEpoch(0), sequence);
+        }
+        let (key, value) = (self.appended.to_be_bytes(), vec![7; value_bytes]);
+        for _ in 0..records {
+            builder
+                .append(self.driver.now, Some(&key), Some(&value), &[])
+                .expect("a few small records fit");
+        }
+        BytesMut::from(builder.build().expect("a few small records fit").as_ref())
+    }
+
+    fn last_idempotent(&self) -> Option<&BatchHeader> {
+        let mut latest_first = self.batches.iter().rev();
+        latest_first.find(|header| header.producer_id() == PRODUCER)
+    }
+
+    fn append(&mut self, records: i32, value_bytes: usize, idempotent: bool) {
+        let last = self.last_idempotent();
+        let next = last.map_or(Sequence(0), |last| last.last_sequence().plus(1));
+        let batch = self.batch(records, value_bytes, idempotent.then_some(next));
+        let mut stored = batch.clone();
+        let driver = &mut self.driver;
+        let end = driver.log.log_end_offset();
+        let info = match driver.log.append_as_leader(batch, driver.epoch, driver.now) {
+            Ok(info) => info,
+            Err(AppendError::StorageFull | AppendError::Poisoned(_)) => {
+                assert_eq!(driver.log.log_end_offset(), end);
+                return;
+            }
+            Err(error) => panic!("a sound batch is refused: {error}"),
+        };
+        assert_eq!((info.base_offset, info.duplicate), (end, false));
+        RecordBatch::assign(&mut stored, info.base_offset, driver.epoch).expect("the batch is sound");
+        let header = BatchHeader::peek(&stored).expect("the batch is sound");
+        self.batches.push(*header);
+        assert_eq!(driver.log.log_end_offset(), info.last_offset.plus(1));
+    }
+
+    /// The producer did not see the answer and sends its last batch again.
+    fn resend(&mut self) {
+        let Some(last) = self.last_idempotent().copied() else {
+            return;
+        };
+        if last.base_offset() < self.driver.log.log_start_offset() {
+            return;
+        }
+        let batch = self.batch(last.records_count(), 1, Some(last.base_sequence()));
+        let driver = &mut self.driver;
+        match driver.log.append_as_leader(batch, driver.epoch, driver.now) {
+            Ok(info) => assert_eq!((info.base_offset, info.duplicate), (last.base_offset(), true)),
+            Err(AppendError::StorageFull | AppendError::Poisoned(_)) => {}
+            Err(error) => panic!("a batch sent again is refused: {error}"),
+        }
+    }
+
+    /// Makes a request fail once, for want of room or for good.
+    fn fail_next(&mut self, choose: Choose<'_>) {
+        let kinds = [
+            OpKind::Write,
+            OpKind::Sync,
+            OpKind::Create,
+            OpKind::Put,
+            OpKind::Remove,
+        ];
+        let kind = kinds[choose(kinds.len())];
+        // Logs that are read-only have little to show: there are to be few.
+        let error = if choose(8) == 0 {
+            ErrorKind::Other
+        } else {
+            ErrorKind::StorageFull
+        };
+        if error == ErrorKind::Other || matches!(kind, OpKind::Write | OpKind::Create | OpKind::Put) {
+            self.driver.disk.fail_next(kind, error);
+        }
+    }
+
+    /// Waits for everything, failures included.
+    fn settle(&mut self) {
+        let log_end = self.driver.log.log_end_offset();
+        for _ in 0..TRIES_MAX {
+            self.driver.settle();
+            if self.driver.log.is_idle() {
+                let log = &self.driver.log;
+                assert!(log.poison().is_some() || log.written_offset() == log_end);
+                return;
+            }
+            self.driver.now.0 += PATIENCE_MS;
+        }
+        panic!("the log goes on once there is room");
+    }
+
+    fn offset(&self, choose: Choose<'_>, end: Offset) -> Offset {
+        let start = self.driver.log.log_start_offset();
+        let places = usize::try_from(end.0 - start.0 + 1).expect("the end is not below the start");
+        start.plus(number(choose(places)))
+    }
+
+    fn check_reads(&self, from: Offset, max_bytes: u32) {
+        let written = self.driver.log.written_offset();
+        let wanted = |batch: &&BatchHeader| batch.last_offset() >= from && batch.last_offset() < written;
+        let wanted: Vec<_> = self.batches.iter().filter(wanted).copied().collect();
+        assert_eq!(self.driver.read_all(from, max_bytes), wanted);
+    }
+
+    fn check_find(&self, timestamp: TimestampMs) {
+        let start = self.driver.log.log_start_offset();
+        let late = |b: &&BatchHeader| b.max_timestamp() >= timestamp && b.last_offset() >= start;
+        let written = self.driver.log.written_offset();
+        let wanted = self.batches.iter().find(late);
+        let wanted = wanted.filter(|b| b.last_offset() < written);
+        let found = self.driver.find_timestamp(timestamp, Offset(0));
+        let wanted = wanted.map(|b| (b.base_offset().max(start), b.max_timestamp()));
+        assert_eq!(found, wanted);
+    }
+
+    fn check_all(&self) {
+        let log = &self.driver.log;
+        self.check_reads(log.log_start_offset(), 1 << 20);
+        for batch in &self.batches {
+            if batch.base_offset() < log.log_start_offset() {
+                continue;
+            }
+            let epoch = batch.partition_leader_epoch();
+            let later = self.batches.iter().find(|b| b.partition_leader_epoch() > epoch);
+            let end = later.map_or(log.log_end_offset(), BatchHeader::base_offset);
+            assert_eq!(log.end_offset_for_epoch(epoch), Some((epoch, end)));
+        }
+    }
+
+    fn check_unless_poisoned(&self) {
+        if self.driver.log.poison().is_none() {
+            self.check_all();
+        }
+    }
+
+    fn truncate(&mut self, offset: Offset) {
+        self.settle();
+        let driver = &mut self.driver;
+        let (start, old_end) = (driver.log.log_start_offset(), driver.log.log_end_offset());
+        let truncated = driver.log.truncate_to(offset, &mut driver.disk);
+        if driver.log.poison().is_some() {
+            assert!(truncated.is_err());
+            return;
+        }
+        let end = truncated.expect("a still log is truncated");
+        assert!(offset == old_end || driver.log.flushed_offset() == end);
+        self.batches.retain(|batch| batch.last_offset() < offset);
+        let wanted = self.batches.last().map_or(end, BatchHeader::next_offset);
+        assert_eq!(end, wanted.max(start));
+        assert!(end <= offset);
+        self.recovery_point = self.recovery_point.min(end);
+        self.check_all();
+    }
+
+    fn restart(mut self, choose: Choose<'_>) -> Self {
+        let log = &self.driver.log;
+        let (written, flushed) = (log.written_offset(), log.flushed_offset());
+        match choose(4) {
+            0 => {
+                self.settle();
+                if self.driver.log.poison().is_some() {
+                    return self;
+                }
+                self = self.reopen();
+                self.check_all();
+                self
+            }
+            // Until the next start is told that a sync has failed, what memory shows counts for nothing.
+            1 if self.is_next_start_told() => {
+                self.driver.disk.kill();
+                self.recover(written)
+            }
+            _ => {
+                self.driver.disk.power_loss();
+                self.recover(flushed)
+            }
+        }
+    }
+
+    fn is_next_start_told(&self) -> bool {
+        let log = &self.driver.log;
+        let failed_sync = |poison: &crate::log::Poison| poison.error.operation.starts_with("fdatasync");
+        let told = self.driver.disk.bytes(&LogDriver::path("sync-failed")).is_some();
+        told || !log.poison().is_some_and(failed_sync)
+    }
+
+    /// A clean stop and start.
+    fn reopen(mut self) -> Self {
+        let log = &mut self.driver.log;
+        log.close(&mut self.driver.disk).expect("a still log closes");
+        self.recovery_point = log.flushed_offset();
+        let end = log.log_end_offset();
+        let reopened = self.open(true);
+        assert_eq!(reopened.driver.log.log_end_offset(), end);
+        reopened
+    }
+
+    /// Opens after the disk has lost what it may lose: everything below `kept` is there.
+    fn recover(self, kept: Offset) -> Self {
+        let old_end = self.driver.log.log_end_offset();
+        let mut recovered = self.open(false);
+        let log = &recovered.driver.log;
+        let (start, end) = (log.log_start_offset(), log.log_end_offset());
+        assert!(kept <= end && end <= old_end, "{kept} <= {end} <= {old_end}");
+        assert_eq!(log.flushed_offset(), end);
+        recovered.batches.retain(|batch| batch.last_offset() < end);
+        let last = recovered.batches.last();
+        assert!(last.is_none_or(|last| last.next_offset().max(start) == end));
+        recovered.check_all();
+        recovered
+    }
+
+    fn open(self, clean_shutdown: bool) -> Self {
+        let LogDriver {
+            log,
+            mut disk,
+            now,
+            epoch,
+            ..
+        } = self.driver;
+        let options = OpenOptions {
+            recovery_point: self.recovery_point,
+            log_start_offset: log.log_start_offset(),
+            clean_shutdown,
+            now,
+        };
+        let (id, config) = (LogId(7), log.config().clone());
+        let (log, report) =
+            Log::open(LogDriver::dir(), id, config, options, &mut disk).expect("what is flushed is sound");
+        assert!(!clean_shutdown || (report.scanned_segments, &report.cut) == (0, &None));
+        Self {
+            driver: LogDriver {
+                log,
+                disk,
+                queue: IoQueue::new(),
+                now,
+                epoch,
+            },
+            ..self
+        }
+    }
+}
+
+/// A small number as another type.
+fn number<T: TryFrom<usize>>(small: usize) -> T {
+    T::try_from(small).ok().expect("the number is small")
+}
