@@ -13,10 +13,16 @@ const STEPS: usize = 150;
 const SEEDS: Range<u64> = 0..600;
 
 /// Runs that have found a fault.
-const REGRESSIONS: &[(&str, u64)] = &[(
-    "a removed snapshot came back with the power and was believed once the log had grown to its offset",
-    311,
-)];
+const REGRESSIONS: &[(&str, u64)] = &[
+    (
+        "a removed snapshot came back with the power and was believed once the log had grown to its offset",
+        311,
+    ),
+    (
+        "a segment whose snapshot a crash had prevented lost its producers with the segments below it",
+        41_074,
+    ),
+];
 
 fn run(name: &str, seed: u64) {
     let agrees = std::panic::catch_unwind(|| LogModel::run_seed(seed, STEPS));

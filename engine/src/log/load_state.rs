@@ -203,9 +203,10 @@ pub(super) fn load_producers(
     invalid: &mut Vec<Offset>,
     storage: &mut dyn Storage,
 ) -> Result<ProducerState, OpenError> {
-    let below = |bound: Offset| snapshots.partition_point(|&offset| offset < bound);
     // From an older snapshot on, not all batches are there to be replayed.
-    let usable = snapshots.get(below(start)..below(end.plus(1))).unwrap_or(&[]);
+    let first = snapshots.partition_point(|&offset| offset < start);
+    let past = snapshots.partition_point(|&offset| offset <= end);
+    let usable = snapshots.get(first..past).unwrap_or(&[]);
     let loaded = last_snapshot(dir, usable, invalid, storage)?;
     // Also batches below the log start count: they tell how far a producer has come.
     let (from, mut producers) = loaded.unwrap_or_else(|| (start, ProducerState::new()));

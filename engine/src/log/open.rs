@@ -253,9 +253,11 @@ impl Opening<'_> {
         with_epochs: bool,
     ) -> Result<State, OpenError> {
         let so_far = place.map_or(end, |place| place.log_end_offset());
+        // After a gap a snapshot knows more: a segment may be back that had been removed with others.
+        let knows_more = snapshots.iter().any(|&offset| offset > so_far && offset <= end);
         let walked = self.walked.take();
         let (producers, epochs) = match walked {
-            Some((at, state)) if at == so_far => (Some(state.producers), state.epochs),
+            Some((at, state)) if at == so_far && !knows_more => (Some(state.producers), state.epochs),
             Some((_, state)) => (None, state.epochs),
             None => (None, None),
         };

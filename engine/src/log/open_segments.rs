@@ -17,6 +17,7 @@ use super::offset_index::OffsetIndex;
 use super::open::{
     Cut, Listing, OpenError, Opening, SIDE_FILE_BYTES_MAX, io_error, put_or_remove, sync_names,
 };
+use super::producer_snapshot;
 use super::recovery::{Check, Defect, OffsetRange, Walk, WalkEnd, walk};
 use super::time_index::TimeIndex;
 use super::txn_index::TransactionIndex;
@@ -167,6 +168,10 @@ impl Opening<'_> {
         });
         // Segments that are not to be verified were flushed after their epochs.
         let mut state = self.state_at(base, place, &listing.of(FileKind::Snapshot), verify)?;
+        // The crash may have come before the snapshot of the roll. Without it nothing would tell how far
+        // the producers had come, once the segments below are removed.
+        let rolled_without = verify && before.is_some() && !listing.has(FileKind::Snapshot, base);
+        let snapshot = rolled_without.then(|| producer_snapshot::encode(&state.producers));
         let bounds = (0, len_bytes, limit);
         let walked = self.walk_into(&mut segment, bounds, Check::Checksums, Some(&mut state))?;
         self.check_damage(base, next_base, &walked, len_bytes)?;
@@ -178,6 +183,11 @@ impl Opening<'_> {
         }
         failed_sync::sync_or_mark(file, self.dir, self.storage)
             .map_err(|source| io_error("sync", path, source))?;
+        if let Some(bytes) = snapshot {
+            let path = FileKind::Snapshot.path(self.dir, base);
+            let put = self.storage.put_file(&path, &bytes);
+            put.map_err(|source| io_error("write", path, source))?;
+        }
         self.report.scanned_bytes += walked.position;
         self.report.scanned_segments += 1;
         self.report.rebuilt_indexes += usize::from(!verify);
