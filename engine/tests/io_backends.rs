@@ -272,6 +272,30 @@ fn write_to_a_full_device_fails_names_the_file_and_is_told_apart() {
 }
 
 #[test]
+fn zeros_that_are_refused_are_an_error_that_names_the_file() {
+    for backend in [BackendChoice::Ring, BackendChoice::Blocking] {
+        on_shard(backend, async |context, _| {
+            let io = context.io;
+            io.files()
+                .borrow_mut()
+                .open(FILE, Path::new("/dev/full"), OpenMode::Existing)
+                .unwrap();
+            let zeros = IoOp::Zero {
+                file: FILE,
+                position: 4096,
+                len_bytes: 4096,
+            };
+            let error = run(&io, vec![request(0, zeros)])
+                .await
+                .remove(0)
+                .result
+                .unwrap_err();
+            assert_eq!(error.operation, "write zeros to /dev/full at 4096");
+        });
+    }
+}
+
+#[test]
 fn shard_that_ends_finishes_the_writes_under_way() {
     for backend in [BackendChoice::Ring, BackendChoice::Blocking] {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

@@ -64,6 +64,25 @@ pub enum IoOp {
         /// At most this many bytes.
         len_bytes: u32,
     },
+    /// Writes zeros from `position` to `position + len_bytes`, both multiples of 4,096, past the page
+    /// cache, and extends the file as far: a later `Write` there finds its blocks allocated, and its
+    /// `Sync` has less to do. Where the file system cannot do so the request fails, and the file may
+    /// be longer than it was. Must not overlap a `Write` that has not completed.
+    Zero {
+        /// An open file.
+        file: FileId,
+        /// Bytes from the start of the file.
+        position: u64,
+        /// How many zeros.
+        len_bytes: u32,
+    },
+    /// Cuts `file` to `len_bytes`, or extends it with zeros; completes once the length is durable.
+    SetLen {
+        /// An open file.
+        file: FileId,
+        /// Its new length.
+        len_bytes: u64,
+    },
     /// Creates `path` (which must not exist) and opens it as `file`; completes once the
     /// directory entry is durable.
     Create {

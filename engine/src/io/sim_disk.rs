@@ -122,9 +122,11 @@ impl SimDisk {
     pub fn submit(&mut self, requests: impl IntoIterator<Item = IoRequest>) {
         for request in requests {
             let handle = match &request.op {
-                IoOp::Write { file, .. } | IoOp::Sync { file } | IoOp::Read { file, .. } => {
-                    self.handles.get(file).cloned()
-                }
+                IoOp::Write { file, .. }
+                | IoOp::Zero { file, .. }
+                | IoOp::SetLen { file, .. }
+                | IoOp::Sync { file }
+                | IoOp::Read { file, .. } => self.handles.get(file).cloned(),
                 IoOp::Close { file } => self.handles.remove(file),
                 _ => None,
             };
@@ -267,7 +269,7 @@ impl SimDisk {
         for mut submitted in std::mem::take(&mut self.submitted) {
             let done = match &mut submitted.request.op {
                 // Its bytes are kept or lost below.
-                IoOp::Write { .. } => true,
+                IoOp::Write { .. } | IoOp::Zero { .. } => true,
                 IoOp::Rename { renames } => {
                     renames.truncate(keep(renames.len()));
                     true
@@ -397,6 +399,20 @@ impl SimDisk {
         if missing > 0 {
             return Err(ErrorKind::StorageFull.into());
         }
+        Ok(())
+    }
+
+    fn zero(&mut self, file: FileNumber, position: u64, len_bytes: usize) -> io::Result<()> {
+        self.write(file, position, &vec![0; len_bytes])
+    }
+
+    fn cut(&mut self, file: FileNumber, len_bytes: u64) -> io::Result<()> {
+        let len = to_usize(len_bytes)?;
+        let grown = len.saturating_sub(self.inodes[file].current.len());
+        if self.room_for(grown) < grown {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        self.inodes[file].change(Change::SetLen(len));
         Ok(())
     }
 

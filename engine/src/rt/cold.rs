@@ -20,7 +20,7 @@ use tokio::sync::Mutex;
 use tokio_uring::fs::{File, OpenOptions, remove_file, rename};
 
 use super::file_table::{LogFile, dir_of, parent_of, rename_error, sync_dir_error, temporary_of};
-use super::op::{ColdRequest, ColdWork, Finished};
+use super::op::{self, ColdRequest, ColdWork, Finished};
 use crate::io::{IoError, IoOutput};
 
 /// Entries of `tokio_uring`'s submission queue. One, because an entry pushed into a full queue
@@ -39,6 +39,7 @@ pub(crate) async fn run(request: ColdRequest, puts: &Mutex<()>) -> Finished {
             }
             Err(source) => Err(IoError::new(format!("create {}", path.display()), source)),
         },
+        ColdWork::SetLen { file, len_bytes } => set_len(file, len_bytes).await,
         ColdWork::Put { path, bytes } => {
             let _alone = puts.lock().await;
             put_file(&path, bytes)
@@ -54,6 +55,12 @@ pub(crate) async fn run(request: ColdRequest, puts: &Mutex<()>) -> Finished {
         result: result.map(|()| IoOutput::Done),
         opened,
     }
+}
+
+/// On a thread of its own: the kernel's ring cuts files only since 6.9.
+async fn set_len(file: Arc<LogFile>, len_bytes: u64) -> Result<(), IoError> {
+    let cut = tokio::task::spawn_blocking(move || op::set_len(&file, len_bytes)).await;
+    cut.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
 }
 
 async fn create_new(path: &Path) -> io::Result<fs::File> {

@@ -29,6 +29,8 @@ pub struct Counters {
     pub ring_writes: Counter,
     /// Bytes of those writes.
     pub ring_write_bytes: Counter,
+    /// Bytes of zeros written ahead of the data, by the storage ring; not among `ring_write_bytes`.
+    pub ring_zero_bytes: Counter,
     /// fdatasync requests given to the storage ring.
     pub ring_syncs: Counter,
     /// Read requests given to the storage ring, by logs and by callers.

@@ -17,6 +17,7 @@ mod cold;
 mod op;
 mod ring;
 mod shard_io;
+mod zeros;
 
 pub use counters::{Counter, Counters};
 pub use file_table::{FileTable, LogFile};

@@ -5,6 +5,7 @@
 //! progress by their results: short transfers are continued, interrupted ones repeated.
 //! Knows no queue. Tested by the conformance suite in `tests/io_backends.rs` and below.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -16,6 +17,7 @@ use io_uring::{opcode, squeue, types};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::file_table::{LogFile, create_new, put_file, read_at_most, remove_existing, rename_existing};
+use super::zeros;
 use crate::io::{FileId, IoError, IoOutput, IoToken};
 use crate::types::LogId;
 
@@ -39,6 +41,7 @@ pub(crate) enum Reply {
 #[derive(Debug)]
 pub(crate) enum HotWork {
     Write { position: u64, buffers: Vec<Bytes> },
+    Zero { position: u64, len_bytes: u32 },
     Sync,
     Read { position: u64, len_bytes: u32 },
 }
@@ -57,6 +60,10 @@ pub(crate) enum ColdWork {
     Create {
         file: FileId,
         path: PathBuf,
+    },
+    SetLen {
+        file: Arc<LogFile>,
+        len_bytes: u64,
     },
     Put {
         path: PathBuf,
@@ -107,6 +114,10 @@ impl HotRequest {
                 });
                 (result.map(|()| IoOutput::Done), What::Write(at))
             }
+            HotWork::Zero { position, len_bytes } => {
+                let result = zeros::write_blocking(file, position, len_bytes);
+                (result.map(|()| IoOutput::Done), What::Zero(position))
+            }
             HotWork::Sync => (file.sync_data().map(|()| IoOutput::Done), What::Sync),
             HotWork::Read { position, len_bytes } => {
                 let mut buffer = vec![0; len_bytes as usize];
@@ -138,6 +149,7 @@ impl ColdRequest {
                 }
                 Err(source) => Err(IoError::new(format!("create {}", path.display()), source)),
             },
+            ColdWork::SetLen { file, len_bytes } => set_len(&file, len_bytes),
             ColdWork::Put { path, bytes } => put_file(&path, &bytes)
                 .map_err(|source| IoError::new(format!("replace {}", path.display()), source)),
             ColdWork::Rename { renames } => rename_existing(&renames),
@@ -158,10 +170,20 @@ impl ColdRequest {
     }
 }
 
+/// Cuts or extends `file`; durable on return.
+pub(crate) fn set_len(file: &LogFile, len_bytes: u64) -> Result<(), IoError> {
+    let cut = file.file().set_len(len_bytes);
+    cut.and_then(|()| file.file().sync_data()).map_err(|source| {
+        let path = file.path().display();
+        IoError::new(format!("cut {path} to {len_bytes}"), source)
+    })
+}
+
 /// What was tried, for the message of an error.
 #[derive(Clone, Copy)]
 enum What {
     Write(u64),
+    Zero(u64),
     Sync,
     Read(u64),
 }
@@ -171,6 +193,7 @@ impl What {
         let path = file.path().display();
         let operation = match self {
             Self::Write(position) => format!("write {path} at {position}"),
+            Self::Zero(position) => format!("write zeros to {path} at {position}"),
             Self::Sync => format!("fdatasync {path}"),
             Self::Read(position) => format!("read {path} at {position}"),
         };
@@ -191,6 +214,14 @@ enum OpKind {
         /// What is still to be written, from `position` on. Kept alive for `iovecs`.
         buffers: Vec<Bytes>,
         /// Point into `buffers`; rebuilt by each `entry`, untouched while the kernel has them.
+        iovecs: Vec<libc::iovec>,
+    },
+    Zero {
+        position: u64,
+        left_bytes: usize,
+        /// Opened once the room is allocated.
+        direct: Option<File>,
+        /// Point to what is never written nor freed.
         iovecs: Vec<libc::iovec>,
     },
     Sync,
@@ -225,6 +256,12 @@ impl Op {
                     buffers,
                 }
             }
+            HotWork::Zero { position, len_bytes } => OpKind::Zero {
+                position,
+                left_bytes: len_bytes as usize,
+                direct: None,
+                iovecs: Vec::new(),
+            },
             HotWork::Sync => OpKind::Sync,
             HotWork::Read { position, len_bytes } => OpKind::Read {
                 position,
@@ -259,6 +296,34 @@ impl Op {
                     .offset(*position)
                     .build()
             }
+            OpKind::Zero {
+                position,
+                left_bytes,
+                direct: None,
+                ..
+            } => opcode::Fallocate::new(fd, *left_bytes as u64)
+                .offset(*position)
+                .build(),
+            OpKind::Zero {
+                position,
+                left_bytes,
+                direct: Some(direct),
+                iovecs,
+            } => {
+                iovecs.clear();
+                iovecs.extend(
+                    zeros::pieces(*left_bytes)
+                        .take(IOVECS_MAX)
+                        .map(|zeros| libc::iovec {
+                            iov_base: zeros.as_ptr().cast_mut().cast(),
+                            iov_len: zeros.len(),
+                        }),
+                );
+                let count = u32::try_from(iovecs.len()).expect("at most IOVECS_MAX");
+                opcode::Writev::new(types::Fd(direct.as_raw_fd()), iovecs.as_ptr(), count)
+                    .offset(*position)
+                    .build()
+            }
             OpKind::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
             OpKind::Read {
                 position,
@@ -279,6 +344,7 @@ impl Op {
     pub(crate) fn is_complete(&self) -> bool {
         match &self.kind {
             OpKind::Write { buffers, .. } => buffers.is_empty(),
+            OpKind::Zero { left_bytes, .. } => *left_bytes == 0,
             OpKind::Sync => false,
             OpKind::Read {
                 len_bytes, buffer, ..
@@ -296,7 +362,11 @@ impl Op {
         };
         match &mut self.kind {
             OpKind::Sync => return Progress::Done(Ok(())),
-            OpKind::Write { .. } if count == 0 => {
+            OpKind::Zero { direct, .. } if direct.is_none() => match zeros::open_direct(self.file.file()) {
+                Ok(opened) => *direct = Some(opened),
+                Err(error) => return Progress::Done(Err(error)),
+            },
+            OpKind::Write { .. } | OpKind::Zero { .. } if count == 0 => {
                 return Progress::Done(Err(io::ErrorKind::WriteZero.into()));
             }
             OpKind::Write {
@@ -304,6 +374,12 @@ impl Op {
             } => {
                 *position += count as u64;
                 advance(buffers, count);
+            }
+            OpKind::Zero {
+                position, left_bytes, ..
+            } => {
+                *position += count as u64;
+                *left_bytes -= count;
             }
             // The end of the file.
             OpKind::Read { .. } if count == 0 => return Progress::Done(Ok(())),
@@ -333,6 +409,7 @@ impl Op {
             (Err(source), kind) => {
                 let what = match kind {
                     OpKind::Write { position, .. } => What::Write(position),
+                    OpKind::Zero { position, .. } => What::Zero(position),
                     OpKind::Sync => What::Sync,
                     OpKind::Read { position, .. } => What::Read(position),
                 };

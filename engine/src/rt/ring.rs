@@ -76,6 +76,7 @@ impl Ring {
                     .ring_write_bytes
                     .add(buffers.iter().map(|buffer| buffer.len() as u64).sum());
             }
+            HotWork::Zero { len_bytes, .. } => self.counters.ring_zero_bytes.add(u64::from(*len_bytes)),
             HotWork::Sync => self.counters.ring_syncs.add(1),
             HotWork::Read { .. } => self.counters.ring_reads.add(1),
         }

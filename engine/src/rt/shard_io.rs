@@ -123,6 +123,20 @@ impl ShardIo {
                 } => {
                     self.start_hot(file, HotWork::Write { position, buffers }, reply);
                 }
+                IoOp::Zero {
+                    file,
+                    position,
+                    len_bytes,
+                } => {
+                    self.start_hot(file, HotWork::Zero { position, len_bytes }, reply);
+                }
+                IoOp::SetLen { file, len_bytes } => {
+                    let known = self.inner.files.borrow().file(file);
+                    match known {
+                        Some(file) => self.start_cold(ColdWork::SetLen { file, len_bytes }, reply),
+                        None => self.refuse(file, "cut", reply),
+                    }
+                }
                 IoOp::Sync { file } => self.start_hot(file, HotWork::Sync, reply),
                 IoOp::Read {
                     file,
@@ -218,6 +232,7 @@ impl ShardIo {
             None => {
                 let operation = match work {
                     HotWork::Write { .. } => "write",
+                    HotWork::Zero { .. } => "write zeros",
                     HotWork::Sync => "fdatasync",
                     HotWork::Read { .. } => "read",
                 };

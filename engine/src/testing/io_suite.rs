@@ -36,6 +36,9 @@ macro_rules! io_suite {
             more_buffers_than_one_system_call_takes_are_written
             burst_larger_than_any_queue_completes_each_request_once
             read_past_the_end_is_short
+            zeros_extend_the_file_and_take_data
+            zeros_beside_writes_leave_them_as_they_are
+            file_is_cut_and_extended
             synced_bytes_are_in_the_file
             create_of_an_existing_file_fails_and_names_it
             create_in_a_missing_directory_fails_and_names_the_file
@@ -79,6 +82,14 @@ fn write(file: FileId, position: u64, buffers: &[&[u8]]) -> IoOp {
         file,
         position,
         buffers,
+    }
+}
+
+fn zero(file: FileId, position: u64, len_bytes: u32) -> IoOp {
+    IoOp::Zero {
+        file,
+        position,
+        len_bytes,
     }
 }
 
@@ -221,6 +232,58 @@ pub async fn read_past_the_end_is_short(device: &mut impl Device, dir: &Path) {
     assert_eq!(bytes(device, read(file, 6, 100)).await, "6789");
     assert_eq!(bytes(device, read(file, 10, 100)).await, "");
     assert_eq!(bytes(device, read(file, 1 << 40, 1)).await, "");
+}
+
+pub async fn zeros_extend_the_file_and_take_data(device: &mut impl Device, dir: &Path) {
+    let file = created(device, dir, 0).await;
+    done(device, write(file, 0, &[b"0123456789"])).await;
+    // More than one piece, and more than one system call takes.
+    for (position, len_bytes) in [(4096, 4096), (8192, (5 << 20) + 4096), (4096, 4096)] {
+        done(device, zero(file, position, len_bytes)).await;
+    }
+    let len_bytes = 8192 + (5 << 20) + 4096;
+    assert_eq!(bytes(device, read(file, len_bytes - 6, 100)).await, vec![0; 6]);
+    done(device, write(file, 10, &[b"abc"])).await;
+    done(device, IoOp::Sync { file }).await;
+    done(device, write(file, 5000, &[b"within zeros"])).await;
+    done(device, IoOp::Sync { file }).await;
+    let mut wanted = vec![0; usize::try_from(len_bytes).unwrap()];
+    wanted[..13].copy_from_slice(b"0123456789abc");
+    wanted[5000..5012].copy_from_slice(b"within zeros");
+    assert!(bytes(device, read(file, 0, u32::try_from(len_bytes).unwrap() + 1)).await == wanted);
+}
+
+pub async fn zeros_beside_writes_leave_them_as_they_are(device: &mut impl Device, dir: &Path) {
+    let file = created(device, dir, 0).await;
+    let parts: Vec<_> = (0..16).map(|index| pattern(index, 65536)).collect();
+    for (index, part) in parts.iter().enumerate() {
+        let position = index as u64 * 65536;
+        let ops = vec![
+            write(file, position, &[part]),
+            zero(file, position + 65536, 65536),
+            IoOp::Sync { file },
+        ];
+        for result in run(device, ops).await {
+            assert_eq!(result.unwrap(), IoOutput::Done);
+        }
+    }
+    let written = bytes(device, read(file, 0, 17 * 65536)).await;
+    assert!(written[..16 * 65536] == parts.concat());
+    assert!(written[16 * 65536..] == vec![0; 65536]);
+}
+
+pub async fn file_is_cut_and_extended(device: &mut impl Device, dir: &Path) {
+    let file = created(device, dir, 0).await;
+    done(device, write(file, 0, &[b"0123456789"])).await;
+    done(device, zero(file, 4096, 8192)).await;
+    let set_len = |len_bytes| IoOp::SetLen { file, len_bytes };
+    done(device, set_len(10)).await;
+    assert_eq!(bytes(device, read(file, 0, 100)).await, "0123456789");
+    done(device, set_len(5)).await;
+    done(device, set_len(7)).await;
+    assert_eq!(bytes(device, read(file, 0, 100)).await, "01234\0\0");
+    let entries = device.storage(|storage| storage.list(dir)).unwrap();
+    assert_eq!(entries[0].len_bytes, 7);
 }
 
 pub async fn synced_bytes_are_in_the_file(device: &mut impl Device, dir: &Path) {
@@ -394,6 +457,8 @@ pub async fn closed_file_is_refused(device: &mut impl Device, dir: &Path) {
     for op in [
         read(file, 0, 1),
         write(file, 0, &[b"x"]),
+        zero(file, 0, 4096),
+        IoOp::SetLen { file, len_bytes: 0 },
         IoOp::Sync { file },
         IoOp::Close { file },
     ] {

@@ -14,6 +14,8 @@ use crate::io::IoOp;
 pub enum OpKind {
     /// [`IoOp::Write`] and [`Storage::write_at`](crate::io::Storage::write_at).
     Write,
+    /// [`IoOp::Zero`].
+    Zero,
     /// [`IoOp::Sync`] and [`Storage::sync`](crate::io::Storage::sync).
     Sync,
     /// [`IoOp::Create`] and the opening of a new file.
@@ -33,7 +35,7 @@ pub enum OpKind {
     List,
     /// [`Storage::create_dir`](crate::io::Storage::create_dir).
     CreateDir,
-    /// [`Storage::set_len`](crate::io::Storage::set_len).
+    /// [`IoOp::SetLen`] and [`Storage::set_len`](crate::io::Storage::set_len).
     SetLen,
     /// [`IoOp::Rename`] and [`Storage::rename`](crate::io::Storage::rename).
     Rename,
@@ -45,6 +47,8 @@ impl OpKind {
     pub fn of(op: &IoOp) -> Self {
         match op {
             IoOp::Write { .. } => Self::Write,
+            IoOp::Zero { .. } => Self::Zero,
+            IoOp::SetLen { .. } => Self::SetLen,
             IoOp::Sync { .. } => Self::Sync,
             IoOp::Create { .. } => Self::Create,
             IoOp::Put { .. } => Self::Put,

@@ -6,9 +6,8 @@
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
+use super::SimDisk;
 use super::faults::{Half, OpKind};
-use super::inode::Change;
-use super::{SimDisk, to_usize};
 use crate::io::{DirEntry, FileId, OpenMode, Storage};
 
 impl SimDisk {
@@ -82,12 +81,7 @@ impl Storage for SimDisk {
         if struck.is_err() && self.random.chance(2) {
             return struck;
         }
-        let (file, len) = (self.number(file)?, to_usize(len_bytes)?);
-        let grown = len.saturating_sub(self.inodes[file].current.len());
-        if self.room_for(grown) < grown {
-            return Err(ErrorKind::StorageFull.into());
-        }
-        self.inodes[file].change(Change::SetLen(len));
+        self.cut(self.number(file)?, len_bytes)?;
         struck
     }
 

@@ -33,6 +33,8 @@ impl Submitted {
         };
         match &self.request.op {
             IoOp::Write { file, position, .. } => format!("write {} at {position}", name(file)),
+            IoOp::Zero { file, position, .. } => format!("write zeros to {} at {position}", name(file)),
+            IoOp::SetLen { file, len_bytes } => format!("cut {} to {len_bytes}", name(file)),
             IoOp::Sync { file } => format!("fdatasync {}", name(file)),
             IoOp::Read { file, position, .. } => format!("read {} at {position}", name(file)),
             IoOp::Create { path, .. } => format!("create {}", path.display()),
@@ -78,6 +80,17 @@ impl SimDisk {
                 position,
                 buffers,
             } => self.write(submitted.file(*file)?, *position, &buffers.concat())?,
+            IoOp::Zero {
+                file,
+                position,
+                len_bytes,
+            } => self.zero(submitted.file(*file)?, *position, *len_bytes as usize)?,
+            IoOp::SetLen { file, len_bytes } => {
+                let file = submitted.file(*file)?;
+                self.cut(file, *len_bytes)?;
+                let mark = self.inodes[file].mark();
+                self.inodes[file].sync_to(mark);
+            }
             IoOp::Sync { file } => self.inodes[submitted.file(*file)?].sync_to(submitted.mark),
             IoOp::Read {
                 file,
@@ -114,6 +127,26 @@ impl SimDisk {
                         .file(*file)
                         .and_then(|file| self.write(file, *position, &bytes)),
                 );
+            }
+            // The room may have been allocated in part, and zeros written to a part of that.
+            IoOp::Zero {
+                file,
+                position,
+                len_bytes,
+            } => {
+                let written = self.random.index(*len_bytes as usize + 1);
+                // What fails here did not happen, which the fault model allows.
+                drop(
+                    submitted
+                        .file(*file)
+                        .and_then(|file| self.zero(file, *position, written)),
+                );
+            }
+            // The cut may have happened, and not be durable.
+            IoOp::SetLen { file, len_bytes } => {
+                if self.random.chance(2) {
+                    drop(submitted.file(*file).and_then(|file| self.cut(file, *len_bytes)));
+                }
             }
             IoOp::Sync { .. } => {
                 if let Some(handle) = &submitted.handle {
