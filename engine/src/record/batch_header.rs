@@ -217,7 +217,7 @@ impl Attributes {
     pub(super) const LOG_APPEND_TIME: i16 = 0x08;
     pub(super) const TRANSACTIONAL: i16 = 0x10;
     pub(super) const CONTROL: i16 = 0x20;
-    const DELETE_HORIZON: i16 = 0x40;
+    pub(super) const DELETE_HORIZON: i16 = 0x40;
 
     /// How the records are compressed.
     ///

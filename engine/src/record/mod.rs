@@ -2,7 +2,8 @@
 //!
 //! A RecordBatch of Kafka's format v2 is the unit of append, checksum and replication. It is
 //! read in place: [`BatchHeader::peek`] to walk headers, [`RecordBatch::parse`] for one whole
-//! batch, [`RecordBatch::records`] for what is inside. [`RecordBatchBuilder`] makes them.
+//! batch, [`RecordBatch::records`] for what is inside. [`RecordBatchBuilder`] makes them, and [`Retained`]
+//! what compaction leaves of them.
 //! Bytes given to anything here may be hostile: they give a typed error, never a panic, and
 //! nothing is allocated on a length they merely claim.
 
@@ -15,6 +16,7 @@ mod control;
 #[cfg(test)]
 mod proptests;
 mod record_iter;
+mod rewrite;
 #[cfg(test)]
 mod tests;
 mod varint;
@@ -26,4 +28,5 @@ pub use builder::{BuildError, RecordBatchBuilder};
 pub use compression::{Compression, CompressionError, compress, decompress};
 pub use control::{ControlError, ControlRecordType, EndTxnMarker};
 pub use record_iter::{Header, Headers, Record, RecordError, RecordIter, Records};
+pub use rewrite::{Retained, RewriteError, write_emptied};
 pub use varint::VarintError;

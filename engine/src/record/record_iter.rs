@@ -110,6 +110,11 @@ impl<'a> Records<'a> {
         Ok(Self { bytes, context })
     }
 
+    /// All records one after another, not compressed.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// From the first record to the last.
     #[must_use]
     pub fn iter(&self) -> RecordIter<'_> {
@@ -143,6 +148,11 @@ pub struct RecordIter<'r> {
 }
 
 impl<'r> RecordIter<'r> {
+    /// Bytes of the records that have not been read.
+    pub(super) fn left_bytes(&self) -> usize {
+        self.rest.len()
+    }
+
     fn read(&mut self) -> Result<Record<'r>, RecordError> {
         let len = varint::read_i32(&mut self.rest)?;
         let mut body = take(&mut self.rest, len)?;
