@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::types::LogId;
 
-/// Names one file of one log; numbered by the log, valid from its `Create` (or
+/// Names one file of one log; numbered by the log, valid from its `Create` or `Open` (or
 /// [`Storage::open`](super::Storage::open)) until its `Close`. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId {
@@ -89,6 +89,13 @@ pub enum IoOp {
         /// The name the file is known by from completion on.
         file: FileId,
         /// The file to create.
+        path: PathBuf,
+    },
+    /// Opens `path`, which exists, as `file`.
+    Open {
+        /// The name the file is known by from completion on.
+        file: FileId,
+        /// The file to open.
         path: PathBuf,
     },
     /// Replaces the whole of `path` by `bytes`, durably and atomically: a crash leaves the old

@@ -40,6 +40,13 @@ pub(crate) async fn run(request: ColdRequest, puts: &Mutex<()>) -> Finished {
             Err(source) => Err(IoError::new(format!("create {}", path.display()), source)),
         },
         ColdWork::SetLen { file, len_bytes } => set_len(file, len_bytes).await,
+        ColdWork::Open { file, path } => match open_existing(&path).await {
+            Ok(existing) => {
+                opened = Some((file, LogFile::new(existing, path)));
+                Ok(())
+            }
+            Err(source) => Err(IoError::new(format!("open {}", path.display()), source)),
+        },
         ColdWork::Put { path, bytes } => {
             let _alone = puts.lock().await;
             put_file(&path, bytes)
@@ -82,6 +89,13 @@ async fn create_new(path: &Path) -> io::Result<fs::File> {
         // The first error is the one to report.
         let _ = now(remove_file(path)).await;
     }
+    result
+}
+
+async fn open_existing(path: &Path) -> io::Result<fs::File> {
+    let opened = now(async { OpenOptions::new().read(true).write(true).open(path).await }).await?;
+    let result = own_descriptor(&opened);
+    now(opened.close()).await?;
     result
 }
 

@@ -148,7 +148,7 @@ impl Storage for FileTable {
 
     fn open(&mut self, file: FileId, path: &Path, mode: OpenMode) -> io::Result<u64> {
         let opened = match mode {
-            OpenMode::Existing => OpenOptions::new().read(true).write(true).open(path)?,
+            OpenMode::Existing => open_existing(path)?,
             OpenMode::CreateNew => create_new(path)?,
         };
         let len_bytes = opened.metadata()?.len();
@@ -220,6 +220,11 @@ pub(crate) fn read_at_most(file: &File, position: u64, buf: &mut [u8]) -> io::Re
         }
     }
     Ok(filled)
+}
+
+/// Opens `path`, which must exist.
+pub(crate) fn open_existing(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(path)
 }
 
 /// Creates `path`, which must not exist; its directory entry is durable on return. A file whose

@@ -16,7 +16,9 @@ use bytes::{Buf, Bytes};
 use io_uring::{opcode, squeue, types};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::file_table::{LogFile, create_new, put_file, read_at_most, remove_existing, rename_existing};
+use super::file_table::{
+    LogFile, create_new, open_existing, put_file, read_at_most, remove_existing, rename_existing,
+};
 use super::zeros;
 use crate::io::{FileId, IoError, IoOutput, IoToken};
 use crate::types::LogId;
@@ -64,6 +66,10 @@ pub(crate) enum ColdWork {
     SetLen {
         file: Arc<LogFile>,
         len_bytes: u64,
+    },
+    Open {
+        file: FileId,
+        path: PathBuf,
     },
     Put {
         path: PathBuf,
@@ -150,6 +156,13 @@ impl ColdRequest {
                 Err(source) => Err(IoError::new(format!("create {}", path.display()), source)),
             },
             ColdWork::SetLen { file, len_bytes } => set_len(&file, len_bytes),
+            ColdWork::Open { file, path } => match open_existing(&path) {
+                Ok(existing) => {
+                    opened = Some((file, LogFile::new(existing, path)));
+                    Ok(())
+                }
+                Err(source) => Err(IoError::new(format!("open {}", path.display()), source)),
+            },
             ColdWork::Put { path, bytes } => put_file(&path, &bytes)
                 .map_err(|source| IoError::new(format!("replace {}", path.display()), source)),
             ColdWork::Rename { renames } => rename_existing(&renames),

@@ -146,6 +146,7 @@ impl ShardIo {
                     self.start_hot(file, HotWork::Read { position, len_bytes }, reply);
                 }
                 IoOp::Create { file, path } => self.start_cold(ColdWork::Create { file, path }, reply),
+                IoOp::Open { file, path } => self.start_cold(ColdWork::Open { file, path }, reply),
                 IoOp::Put { path, bytes } => self.start_cold(ColdWork::Put { path, bytes }, reply),
                 IoOp::Rename { renames } => self.start_cold(ColdWork::Rename { renames }, reply),
                 IoOp::Remove { paths } => self.start_cold(ColdWork::Remove { paths }, reply),

@@ -42,6 +42,7 @@ macro_rules! io_suite {
             synced_bytes_are_in_the_file
             create_of_an_existing_file_fails_and_names_it
             create_in_a_missing_directory_fails_and_names_the_file
+            open_gives_an_existing_file_its_name
             put_replaces_the_whole_file_and_leaves_nothing_beside
             puts_of_one_file_at_once_leave_one_of_them
             renames_happen_in_order_for_what_exists
@@ -327,6 +328,23 @@ pub async fn create_in_a_missing_directory_fails_and_names_the_file(device: &mut
     .unwrap_err();
     assert_eq!(error.source.kind(), std::io::ErrorKind::NotFound);
     assert!(error.operation.contains(&path.display().to_string()), "{error}");
+}
+
+pub async fn open_gives_an_existing_file_its_name(device: &mut impl Device, dir: &Path) {
+    let path = dir.join("x.log");
+    device.storage(|storage| storage.put_file(&path, b"here").unwrap());
+    let opened = |number| IoOp::Open {
+        file: file(number),
+        path: path.clone(),
+    };
+    done(device, opened(4)).await;
+    done(device, opened(5)).await;
+    done(device, IoOp::Close { file: file(5) }).await;
+    done(device, write(file(4), 4, &[b" too"])).await;
+    assert_eq!(bytes(device, read(file(4), 0, 100)).await, "here too");
+    device.storage(|storage| storage.remove_file(&path).unwrap());
+    assert_eq!(bytes(device, read(file(4), 0, 100)).await, "here too");
+    assert!(run_one(device, opened(6)).await.is_err());
 }
 
 pub async fn put_replaces_the_whole_file_and_leaves_nothing_beside(device: &mut impl Device, dir: &Path) {

@@ -29,7 +29,7 @@ pub enum OpKind {
     Remove,
     /// [`IoOp::Close`].
     Close,
-    /// The opening of an existing file.
+    /// [`IoOp::Open`] and the opening of an existing file.
     Open,
     /// [`Storage::list`](crate::io::Storage::list).
     List,
@@ -51,6 +51,7 @@ impl OpKind {
             IoOp::SetLen { .. } => Self::SetLen,
             IoOp::Sync { .. } => Self::Sync,
             IoOp::Create { .. } => Self::Create,
+            IoOp::Open { .. } => Self::Open,
             IoOp::Put { .. } => Self::Put,
             IoOp::Read { .. } => Self::Read,
             IoOp::Rename { .. } => Self::Rename,

@@ -38,6 +38,7 @@ impl Submitted {
             IoOp::Sync { file } => format!("fdatasync {}", name(file)),
             IoOp::Read { file, position, .. } => format!("read {} at {position}", name(file)),
             IoOp::Create { path, .. } => format!("create {}", path.display()),
+            IoOp::Open { path, .. } => format!("open {}", path.display()),
             IoOp::Put { path, .. } => format!("replace {}", path.display()),
             IoOp::Rename { renames } => {
                 let renames = renames.iter();
@@ -103,6 +104,7 @@ impl SimDisk {
                 return Ok(IoOutput::Read(Bytes::from(bytes)));
             }
             IoOp::Create { file, path } => drop(self.open_file(*file, path, OpenMode::CreateNew)?),
+            IoOp::Open { file, path } => drop(self.open_file(*file, path, OpenMode::Existing)?),
             IoOp::Put { path, bytes } => self.replace(path, bytes)?,
             IoOp::Rename { renames } => self.rename_existing(renames)?,
             IoOp::Remove { paths } => paths.iter().for_each(|path| self.names.set_absent(path)),
@@ -165,7 +167,7 @@ impl SimDisk {
                     self.names.set_absent(path);
                 }
             }
-            IoOp::Read { .. } | IoOp::Create { .. } | IoOp::Close { .. } => {}
+            IoOp::Read { .. } | IoOp::Create { .. } | IoOp::Open { .. } | IoOp::Close { .. } => {}
         }
     }
 
