@@ -29,6 +29,33 @@ pub enum TimestampType {
     LogAppendTime,
 }
 
+/// When a log is compacted, and for how long what was deleted can be seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompactionConfig {
+    /// A record without a value stays for so long after its first compaction (`delete.retention.ms`),
+    /// default 1 day: a consumer that reads from the start in that time learns of every deletion.
+    pub delete_retention_ms: i64,
+    /// Compacted once more than this part of the bytes is dirty, in millionths
+    /// (`min.cleanable.dirty.ratio`), default 500,000.
+    pub min_dirty_ratio_ppm: u32,
+    /// A segment whose latest record is younger stays as it is (`min.compaction.lag.ms`), default 0.
+    pub min_lag_ms: i64,
+    /// Compacted however little is dirty once a record has waited for longer
+    /// (`max.compaction.lag.ms`), default unbounded.
+    pub max_lag_ms: i64,
+}
+
+impl Default for CompactionConfig {
+    fn default() -> Self {
+        Self {
+            delete_retention_ms: 86_400_000,
+            min_dirty_ratio_ppm: 500_000,
+            min_lag_ms: 0,
+            max_lag_ms: i64::MAX,
+        }
+    }
+}
+
 /// The settings of one log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfig {
@@ -53,6 +80,9 @@ pub struct LogConfig {
     pub timestamp_after_max_ms: i64,
     /// An idempotent producer idle for longer is forgotten (`producer.id.expiration.ms`), default 1 day.
     pub producer_id_expiration_ms: i64,
+    /// Whether and when only the latest record of each key is kept (`cleanup.policy` with `compact`);
+    /// records without a key are refused then. Default no.
+    pub compaction: Option<CompactionConfig>,
 }
 
 impl Default for LogConfig {
@@ -67,6 +97,7 @@ impl Default for LogConfig {
             timestamp_before_max_ms: i64::MAX,
             timestamp_after_max_ms: 3_600_000,
             producer_id_expiration_ms: 86_400_000,
+            compaction: None,
         }
     }
 }

@@ -292,23 +292,30 @@ fn missing_index_snapshot_and_epoch_files_are_made_anew() {
 #[test]
 fn foreign_files_are_reported_and_left_alone() {
     let mut disk = closed();
-    for name in ["notes.txt", "1.log", "00000000000000000000.log.deleted"] {
+    for name in ["notes.txt", "1.log"] {
         disk.plant(&LogDriver::path(name), b"?");
     }
     let (driver, report) = LogDriver::open(config(), disk, LogDriver::options(0, false)).unwrap();
-    assert_eq!(
-        report.foreign,
-        ["00000000000000000000.log.deleted", "1.log", "notes.txt"]
-    );
+    assert_eq!(report.foreign, ["1.log", "notes.txt"]);
     assert_eq!(file(&driver.disk, &LogDriver::path("notes.txt")), b"?");
 }
 
 #[test]
-fn an_interrupted_compaction_is_not_opened() {
+fn what_is_left_of_replaced_and_removed_segments_is_removed() {
     let mut disk = closed();
-    disk.plant(&LogDriver::path("00000000000000000000.log.swap"), b"");
-    let opened = LogDriver::open(config(), disk, LogDriver::options(0, false));
-    assert!(matches!(opened, Err(OpenError::UnfinishedCompaction { .. })));
+    let before = contents(&disk);
+    for name in [
+        ".log.deleted",
+        ".index.deleted",
+        ".log.cleaned",
+        ".timeindex.swap",
+        ".log.swap",
+    ] {
+        disk.plant(&LogDriver::path(&format!("{FIRST}{name}")), b"");
+    }
+    let (driver, _) = LogDriver::open(config(), disk, LogDriver::options(40, true)).unwrap();
+    assert_eq!(contents(&driver.disk), before);
+    assert_eq!(driver.read_all(Offset(0), 1 << 20).len(), 20);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 use bytes::BytesMut;
 
+use super::compaction::DECOMPRESSED_BYTES_MAX;
 use super::file_name::FileKind;
 use super::log::Log;
 use super::log_segment::{BatchFacts, LogSegment, SegmentPhase};
@@ -15,7 +16,7 @@ use super::recent_batches::RecentBatch;
 use super::txn_index::AbortedTxn;
 use super::write_pipeline::{Poison, Put, STAGED_BYTES_MAX, StagedBatch};
 use crate::config::TimestampType;
-use crate::record::{BatchError, BatchHeader, EndTxnMarker, RecordBatch};
+use crate::record::{BatchError, BatchHeader, EndTxnMarker, RecordBatch, RecordError};
 use crate::types::{LeaderEpoch, Offset, TimestampMs};
 
 /// Where an appended batch lies.
@@ -47,6 +48,15 @@ pub enum AppendError {
         /// The broker's.
         now: TimestampMs,
     },
+    /// A record has no key, by which a compacted log could tell it from others.
+    #[error("record {record} of the batch has no key, which a compacted log needs")]
+    NoKey {
+        /// Its place in the batch, from 0.
+        record: usize,
+    },
+    /// The records do not read, and so cannot be compacted.
+    #[error(transparent)]
+    Record(#[from] RecordError),
     /// The producer's epoch or sequence does not follow.
     #[error(transparent)]
     Producer(#[from] ProducerError),
@@ -70,6 +80,17 @@ pub enum AppendError {
     /// A write or a sync failed before.
     #[error(transparent)]
     Poisoned(#[from] Poison),
+}
+
+/// Whether every record has a key.
+fn check_keys(batch: &[u8]) -> Result<(), AppendError> {
+    let records = RecordBatch::parse(batch)?.records(DECOMPRESSED_BYTES_MAX)?;
+    for (number, record) in records.iter().enumerate() {
+        if record?.key.is_none() {
+            return Err(AppendError::NoKey { record: number });
+        }
+    }
+    Ok(())
 }
 
 impl Log {
@@ -98,6 +119,9 @@ impl Log {
         let max_bytes = self.config.max_message_bytes.min(self.config.segment_bytes);
         let header = *RecordBatch::validate_from_producer(&batch, max_bytes)?.header();
         let log_append_time = self.check_timestamps(&header, now)?;
+        if self.config.compaction.is_some() {
+            check_keys(&batch)?;
+        }
         if let SequenceCheck::Duplicate {
             base_offset,
             last_offset,

@@ -3,6 +3,7 @@
 //! Owns the mapping between a name and what it stands for; knows nothing of contents. A name
 //! that is not exactly what [`FileKind::path`] would produce is foreign. Tested below.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::types::Offset;
@@ -58,6 +59,36 @@ impl FileKind {
     }
 }
 
+/// What a name ends with while segments are replaced or removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Suffix {
+    /// A new segment's, not decided yet: nothing ever reads it after a restart.
+    Cleaned,
+    /// A new segment's that counts, while what it replaces may not be gone.
+    Swap,
+    /// Of a segment that is gone but for its bytes.
+    Deleted,
+}
+
+impl Suffix {
+    const ALL: [Self; 3] = [Self::Cleaned, Self::Swap, Self::Deleted];
+
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Cleaned => ".cleaned",
+            Self::Swap => ".swap",
+            Self::Deleted => ".deleted",
+        }
+    }
+
+    /// `path` with this behind it.
+    pub(super) fn on(self, path: &Path) -> PathBuf {
+        let mut name = OsString::from(path);
+        name.push(self.as_str());
+        PathBuf::from(name)
+    }
+}
+
 /// What a name in a log's directory stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileName {
@@ -65,9 +96,8 @@ pub(super) enum FileName {
     Numbered(FileKind, Offset),
     /// A file every log has once, read elsewhere.
     Fixed,
-    /// The new half of a compaction that was interrupted while it replaced segments: what it
-    /// replaces may already be gone.
-    Swap,
+    /// One of them on its way to or from that name; see `compaction/swap.rs`.
+    Suffixed(FileKind, Offset, Suffix),
     /// What a whole-file write had prepared when it was interrupted; nothing ever reads it.
     Temporary,
     /// Not a file of a log.
@@ -82,9 +112,17 @@ impl FileName {
         }
         if let Some(target) = name.strip_suffix(".tmp") {
             return match Self::parse(target) {
-                Self::Numbered(..) | Self::Fixed => Self::Temporary,
-                Self::Swap | Self::Temporary | Self::Foreign => Self::Foreign,
+                Self::Numbered(..) | Self::Suffixed(..) | Self::Fixed => Self::Temporary,
+                Self::Temporary | Self::Foreign => Self::Foreign,
             };
+        }
+        for suffix in Suffix::ALL {
+            if let Some(target) = name.strip_suffix(suffix.as_str()) {
+                return match Self::parse(target) {
+                    Self::Numbered(kind, offset) => Self::Suffixed(kind, offset, suffix),
+                    _ => Self::Foreign,
+                };
+            }
         }
         let Some((digits, extension)) = name.split_once('.') else {
             return Self::Foreign;
@@ -95,9 +133,6 @@ impl FileName {
         let Ok(offset) = digits.parse() else {
             return Self::Foreign;
         };
-        if extension == "log.swap" {
-            return Self::Swap;
-        }
         FileKind::ALL
             .into_iter()
             .find(|kind| kind.extension() == extension)
@@ -115,6 +150,11 @@ mod tests {
             let path = kind.path(Path::new("/d"), Offset(1234));
             let name = path.file_name().unwrap().to_str().unwrap();
             assert_eq!(FileName::parse(name), FileName::Numbered(kind, Offset(1234)));
+            for suffix in Suffix::ALL {
+                let name = suffix.on(Path::new(name));
+                let parsed = FileName::parse(name.to_str().unwrap());
+                assert_eq!(parsed, FileName::Suffixed(kind, Offset(1234), suffix));
+            }
         }
         assert_eq!(
             FileKind::Log.path(Path::new("d"), Offset(7)),
@@ -131,7 +171,8 @@ mod tests {
             "00000000000000000000.txt",
             "0000000000000000000x.log",
             "99999999999999999999.log",
-            "00000000000000000000.log.deleted",
+            "00000000000000000000.log.deleted.swap",
+            "leader-epoch-checkpoint.swap",
             "+0000000000000000001.log",
             "notes.tmp",
             "00000000000000000000.log.tmp.tmp",
@@ -139,8 +180,11 @@ mod tests {
             assert_eq!(FileName::parse(name), FileName::Foreign, "{name}");
         }
         assert_eq!(FileName::parse("leader-epoch-checkpoint"), FileName::Fixed);
-        assert_eq!(FileName::parse("00000000000000000000.log.swap"), FileName::Swap);
-        for name in ["00000000000000000000.snapshot.tmp", "leader-epoch-checkpoint.tmp"] {
+        for name in [
+            "00000000000000000000.snapshot.tmp",
+            "00000000000000000000.index.cleaned.tmp",
+            "leader-epoch-checkpoint.tmp",
+        ] {
             assert_eq!(FileName::parse(name), FileName::Temporary, "{name}");
         }
     }

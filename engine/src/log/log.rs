@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 
 use super::checkpoint::encode_leader_epochs;
+use super::compaction::Cleaning;
 use super::failed_sync;
 use super::file_name::{FileKind, LEADER_EPOCH_CHECKPOINT};
 use super::leader_epoch_cache::LeaderEpochCache;
@@ -45,6 +46,7 @@ pub struct Log {
     pub(super) epochs_changed: bool,
     pub(super) recent: RecentBatches,
     pub(super) pipeline: WritePipeline,
+    pub(super) cleaning: Cleaning,
     pub(super) log_start_offset: Offset,
     pub(super) log_end_offset: Offset,
     pub(super) next_file: u32,
@@ -74,6 +76,7 @@ impl Log {
             Ok(()) => {
                 self.poll_create(queue);
                 self.poll_epochs();
+                self.poll_swap(queue);
                 self.pipeline.poll_put(queue);
                 self.pipeline.poll_writes(&self.segments, queue);
             }
@@ -121,6 +124,10 @@ impl Log {
             }
             Operation::Put(put) => {
                 self.pipeline.handle_put(&put);
+                self.pipeline.handle_room();
+            }
+            Operation::Swap(step) => {
+                self.cleaning.handle_step(step);
                 self.pipeline.handle_room();
             }
             Operation::Forget => {}
@@ -261,7 +268,8 @@ impl Log {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let creating = |phase| matches!(phase, SegmentPhase::Planned | SegmentPhase::Creating);
-        self.pipeline.is_idle() && (self.poison().is_some() || !creating(self.segments.active().phase))
+        let nothing_planned = !creating(self.segments.active().phase) && !self.cleaning.is_swapping();
+        self.pipeline.is_idle() && (self.poison().is_some() || nothing_planned)
     }
 
     /// Whether a request is in flight. A log without one may be [discarded](Self::discard) with
@@ -378,6 +386,7 @@ impl Log {
         match operation {
             Operation::Write { next_offset } => self.pipeline.write_again(next_offset, queue),
             Operation::Put(put) => self.pipeline.push_put(put, queue),
+            Operation::Swap(step) => self.push_swap_step(step, queue),
             Operation::Create { segment } => {
                 if let Some(file) = self.segments.get_mut(segment).map(|segment| segment.file) {
                     self.push_create(segment, file, queue);
@@ -433,7 +442,8 @@ impl Log {
     /// Removes the segments that lie wholly below the log start offset.
     fn drop_segments(&mut self, queue: &mut IoQueue) {
         // A whole-file write under way could bring an index of a removed segment back.
-        if self.pipeline.has_puts() || self.pipeline.poison().is_some() {
+        // A replacement under way is of segments that are to be there.
+        if self.pipeline.has_puts() || self.pipeline.poison().is_some() || self.cleaning.is_swapping() {
             return;
         }
         loop {

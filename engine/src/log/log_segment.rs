@@ -40,10 +40,16 @@ pub(super) struct BatchFacts {
 impl BatchFacts {
     /// The facts in a header whose batch is whole, so that its length fits a segment.
     pub(super) fn of(header: &BatchHeader) -> Self {
+        // What compaction has emptied has no record that a search by time could find.
+        let max_timestamp = if header.records_count() == 0 {
+            TimestampMs::NONE
+        } else {
+            header.max_timestamp()
+        };
         Self {
             base_offset: header.base_offset(),
             last_offset: header.last_offset(),
-            max_timestamp: header.max_timestamp(),
+            max_timestamp,
             len_bytes: u32::try_from(header.len_bytes()).expect("an i32 and 12 fit u32"),
         }
     }
@@ -125,6 +131,11 @@ impl LogSegment {
     /// timestamps.
     pub(super) fn max_timestamp(&self) -> Option<TimestampOffset> {
         self.max_timestamp
+    }
+
+    /// That of the first batch; none where it is not known.
+    pub(super) fn first_timestamp(&self) -> TimestampMs {
+        self.first_timestamp
     }
 
     pub(super) fn set_first_timestamp(&mut self, timestamp: TimestampMs) {

@@ -51,6 +51,10 @@ impl LogSegments {
         self.by_base.first_key_value().expect("a log has a segment").1
     }
 
+    pub(super) fn get(&self, base_offset: Offset) -> Option<&LogSegment> {
+        self.by_base.get(&base_offset)
+    }
+
     pub(super) fn get_mut(&mut self, base_offset: Offset) -> Option<&mut LogSegment> {
         self.by_base.get_mut(&base_offset)
     }
@@ -81,6 +85,24 @@ impl LogSegments {
 
     pub(super) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut LogSegment> {
         self.by_base.values_mut()
+    }
+
+    /// Puts `new` in the place of those at `old`, which follow one another and of which the first has
+    /// its base offset; takes them out.
+    ///
+    /// # Panics
+    ///
+    /// `INV-LOG-3`.
+    pub(super) fn replace(&mut self, old: &[Offset], new: LogSegment) -> Vec<LogSegment> {
+        let old = old.iter().filter_map(|base| self.by_base.remove(base)).collect();
+        let (base, end) = (new.base_offset, new.next_offset());
+        let next_base = self.next_base(base);
+        assert!(
+            next_base.is_some_and(|next| end <= next),
+            "INV-LOG-3: segment {base} ends at {end}, the next begins at {next_base:?}"
+        );
+        self.by_base.insert(base, new);
+        old
     }
 
     /// Takes out the first segment unless it is the only one.
@@ -135,6 +157,23 @@ mod tests {
         assert_eq!(segments.next_base(Offset(20)), None);
         assert_eq!(segments.range_from(Offset(11)).count(), 2);
         assert_eq!(segments.range_from(Offset(0)).count(), 3);
+    }
+
+    #[test]
+    fn a_new_segment_takes_the_place_of_neighbours() {
+        let mut segments = segments(&[5, 10, 20]);
+        let file = FileId {
+            log: LogId(0),
+            number: 9,
+        };
+        let new = LogSegment::new(Offset(5), file, SegmentPhase::Sealed, TimestampMs(0));
+        let old = segments.replace(&[Offset(5), Offset(10)], new);
+        assert_eq!(old.len(), 2);
+        assert_eq!(
+            segments.iter().map(|s| s.base_offset.0).collect::<Vec<_>>(),
+            [5, 20]
+        );
+        assert_eq!(segments.first().file, file);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! The state machine of one log; synchronous; knows no ring, thread, clock or socket.
 //!
 //! In reading order: [`Log`] and its commands (append, read, locate, truncate, open), what carries
-//! batches to stable storage (`write_pipeline`), segments and their indexes, recovery, and the
-//! state beside the batches.
+//! batches to stable storage (`write_pipeline`), segments and their indexes, recovery, the state
+//! beside the batches, and [`compaction`].
 
 pub mod checkpoint;
+pub mod compaction;
 pub mod index_hint;
 mod leader_epoch_cache;
 pub mod partition_metadata;

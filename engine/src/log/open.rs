@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use super::compaction::Cleaning;
 use super::failed_sync;
 use super::file_name::{FileKind, FileName, SYNC_FAILED};
 use super::load_state::{Place, State, load_epochs, load_producers, remove_snapshots, settle_epochs};
@@ -17,7 +18,7 @@ use super::recent_batches::RecentBatches;
 use super::recovery::Defect;
 use super::write_pipeline::{WritePipeline, WrittenEnd};
 use crate::config::LogConfig;
-use crate::io::{FileId, Storage};
+use crate::io::{DirEntry, FileId, Storage};
 use crate::types::{LogId, Offset, TimestampMs};
 
 /// The largest index or snapshot file that is read; a larger one counts as damaged.
@@ -107,11 +108,15 @@ pub enum OpenError {
         /// The format.
         magic: i8,
     },
-    /// A compaction was interrupted half-way; open the directory once with what compacted it.
-    #[error("{path} is left from an interrupted compaction", path = path.display())]
-    UnfinishedCompaction {
+    /// A compaction was interrupted half-way, and the new segment, which may be all there is of some
+    /// records, is damaged; nothing was changed. Restore the file, or remove the log's directory if a
+    /// replica has the records.
+    #[error("{path}, left by an interrupted compaction, is damaged at position {position}", path = path.display())]
+    DamagedSwap {
         /// The file.
         path: PathBuf,
+        /// Bytes from its start.
+        position: u64,
     },
     /// The file is larger than positions can say.
     #[error("{path} has {len_bytes} bytes, more than a segment can", path = path.display())]
@@ -236,6 +241,7 @@ impl Opening<'_> {
             epochs_changed: false,
             recent: RecentBatches::default(),
             pipeline: WritePipeline::new(self.id, log_end_offset, written_end),
+            cleaning: Cleaning::new(log_start_offset),
             log_start_offset,
             log_end_offset,
             next_file: self.next_file,
@@ -283,11 +289,25 @@ impl Opening<'_> {
         }
     }
 
+    /// A number for a file that is to be opened.
+    pub(super) fn new_file(&mut self) -> FileId {
+        let number = self.next_file;
+        self.next_file += 1;
+        FileId { log: self.id, number }
+    }
+
+    fn entries(&mut self) -> Result<Vec<DirEntry>, OpenError> {
+        let entries = self.storage.list(self.dir);
+        entries.map_err(|source| io_error("list", self.dir.to_owned(), source))
+    }
+
     fn list(&mut self) -> Result<Listing, OpenError> {
         let created = self.storage.create_dir(self.dir);
         created.map_err(|source| io_error("create the directory", self.dir.to_owned(), source))?;
-        let entries = self.storage.list(self.dir);
-        let entries = entries.map_err(|source| io_error("list", self.dir.to_owned(), source))?;
+        let mut entries = self.entries()?;
+        if self.finish_swaps(&entries)? {
+            entries = self.entries()?;
+        }
         let mut listing = Listing::default();
         for entry in entries {
             match FileName::parse(&entry.name) {
@@ -301,12 +321,7 @@ impl Opening<'_> {
                     let removed = self.storage.remove_file(&path);
                     removed.map_err(|source| io_error("remove", path, source))?;
                 }
-                FileName::Foreign => self.report.foreign.push(entry.name),
-                FileName::Swap => {
-                    return Err(OpenError::UnfinishedCompaction {
-                        path: self.dir.join(entry.name),
-                    });
-                }
+                FileName::Suffixed(..) | FileName::Foreign => self.report.foreign.push(entry.name),
             }
         }
         Ok(listing)

@@ -140,6 +140,9 @@ impl Opening<'_> {
         {
             segment = segment.with_indexes(indexes, size, next_base.unwrap_or(base));
             if next_base.is_some() {
+                if self.config.compaction.is_some() {
+                    self.read_first_timestamp(&mut segment)?;
+                }
                 return Ok(Opened {
                     segment,
                     len_bytes,
@@ -335,7 +338,7 @@ impl Opening<'_> {
         if timeless
             && self
                 .read_header(base, file, 0)?
-                .is_none_or(|header| header.max_timestamp().0 >= 0)
+                .is_none_or(|header| BatchFacts::of(&header).max_timestamp.0 >= 0)
         {
             return Ok(None);
         }
@@ -362,11 +365,7 @@ impl Opening<'_> {
     /// Opens the file of the segment at `base`.
     fn open_file(&mut self, base: Offset, mode: OpenMode) -> Result<(FileId, u64), OpenError> {
         let path = FileKind::Log.path(self.dir, base);
-        let file = FileId {
-            log: self.id,
-            number: self.next_file,
-        };
-        self.next_file += 1;
+        let file = self.new_file();
         let opened = self.storage.open(file, &path, mode);
         Ok((file, opened.map_err(|source| io_error("open", path, source))?))
     }

@@ -67,6 +67,12 @@ impl RecentBatches {
         (last.next_offset > start).then_some(*last)
     }
 
+    /// Forgets batches that begin below `offset`: their places have changed.
+    pub(super) fn forget_below(&mut self, offset: Offset) {
+        let gone = self.entries.partition_point(|batch| batch.base_offset < offset);
+        self.entries.drain(..gone);
+    }
+
     /// Forgets batches that do not lie below `offset`.
     pub(super) fn truncate_to(&mut self, offset: Offset) {
         let kept = self.entries.partition_point(|batch| batch.next_offset <= offset);
@@ -120,6 +126,14 @@ mod tests {
         assert_eq!(up_to(9, 1000).unwrap().position, 300);
         assert_eq!(up_to(20, 250).unwrap().position, 300);
         assert_eq!(up_to(20, 50), None);
+    }
+
+    #[test]
+    fn what_was_moved_is_forgotten() {
+        let mut recent = filled(10, 0);
+        recent.forget_below(Offset(6));
+        assert!(recent.containing(Offset(5)).is_none());
+        assert_eq!(recent.containing(Offset(6)).unwrap().position, 300);
     }
 
     #[test]

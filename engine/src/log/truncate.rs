@@ -121,6 +121,7 @@ impl Log {
         };
         self.pipeline.reset(end, written_end);
         self.recent.truncate_to(end);
+        self.cleaning.abandon(end);
         self.log_end_offset = end;
         let snapshots = self.list_snapshots(storage)?;
         let place = Place {

@@ -82,8 +82,21 @@ pub(super) enum Operation {
     RemoveIndexes { segment: Offset },
     /// A whole small file.
     Put(Put),
+    /// A step of the replacement of segments.
+    Swap(SwapStep),
     /// Nothing depends on it.
     Forget,
+}
+
+/// The steps by which a new segment takes the place of old ones; see `compaction/swap.rs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SwapStep {
+    /// The new one counts, the old ones are out of the way.
+    Replace,
+    /// The new one has its final name.
+    Settle,
+    /// Its file is open.
+    Open,
 }
 
 /// A small file to be replaced as a whole.
@@ -424,7 +437,7 @@ impl WritePipeline {
     pub(super) fn handle_failure(&mut self, operation: Operation, error: IoError) {
         match operation {
             Operation::Forget => {}
-            Operation::Write { .. } | Operation::Create { .. } | Operation::Put(_)
+            Operation::Write { .. } | Operation::Create { .. } | Operation::Put(_) | Operation::Swap(_)
                 if error.is_storage_full() =>
             {
                 self.stall.get_or_insert_default().failed.push(operation);

@@ -34,6 +34,7 @@ fn append(error: &AppendError) -> ErrorCode {
     match error {
         AppendError::Batch(error) => batch(error),
         AppendError::Timestamp { .. } => ErrorCode::InvalidTimestamp,
+        AppendError::NoKey { .. } | AppendError::Record(_) => ErrorCode::InvalidRecord,
         AppendError::Producer(error) => producer(error),
         AppendError::StaleEpoch { .. } => ErrorCode::NotLeaderOrFollower,
         AppendError::StorageFull | AppendError::Poisoned(_) => ErrorCode::KafkaStorageError,

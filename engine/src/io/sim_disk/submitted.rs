@@ -56,7 +56,7 @@ impl Submitted {
     /// The name of the first file it touches.
     pub(super) fn path(&self) -> &Path {
         let named: Option<&Path> = match &self.request.op {
-            IoOp::Create { path, .. } | IoOp::Put { path, .. } => Some(path),
+            IoOp::Create { path, .. } | IoOp::Open { path, .. } | IoOp::Put { path, .. } => Some(path),
             IoOp::Rename { renames } => renames.first().map(|(from, _)| from.as_path()),
             IoOp::Remove { paths } => paths.first().map(PathBuf::as_path),
             _ => self.handle.as_ref().map(|handle| handle.path.as_path()),
