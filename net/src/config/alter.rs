@@ -3,7 +3,7 @@
 //! All or nothing: the result is a new map, or the first reason against it.
 
 use super::error::{ConfigError, Origin};
-use super::keys::{Key, KeyKind, ResourceKind, find_key};
+use super::keys::{Key, KeyKind, KeyScope, ResourceKind, find_key};
 use super::server_config::accept;
 use super::source::Setting;
 use super::suggest::nearest_key;
@@ -70,9 +70,9 @@ pub fn alter(
             ChangeOp::Append | ChangeOp::Subtract if !is_list(key) => {
                 return Err(ConfigError::NotAList { key });
             }
-            ChangeOp::Append => joined(items(altered.get(key.name)).chain(split(operand))),
+            ChangeOp::Append => joined(items(&altered, key).chain(split(operand))),
             ChangeOp::Subtract => {
-                joined(items(altered.get(key.name)).filter(|item| !split(operand).any(|gone| gone == *item)))
+                joined(items(&altered, key).filter(|item| !split(operand).any(|gone| gone == *item)))
             }
         };
         let (name, value) = check(resource, key.name, &value)?;
@@ -81,13 +81,20 @@ pub fn alter(
     Ok(altered)
 }
 
-/// A cleanup policy is a list to Kafka's tools, though only one word is accepted so far.
 fn is_list(key: &Key) -> bool {
-    key.kind == KeyKind::List || key.name.ends_with("cleanup.policy")
+    matches!(key.kind, KeyKind::List | KeyKind::AnyOf(_))
 }
 
-fn items(value: Option<&String>) -> impl Iterator<Item = &str> {
-    value.map(String::as_str).into_iter().flat_map(split)
+/// The items of a list; of one that is not set, as in Kafka, those of its default.
+fn items<'a>(current: &'a ConfigMap, key: &Key) -> impl Iterator<Item = &'a str> + use<'a> {
+    let default = match key.scope {
+        KeyScope::Topic(fallbacks) => fallbacks
+            .last()
+            .and_then(|fallback| find_key(ResourceKind::Broker, fallback.name)?.default),
+        KeyScope::Broker | KeyScope::Both => key.default,
+    };
+    let value = current.get(key.name).map(String::as_str).or(default);
+    value.into_iter().flat_map(split)
 }
 
 fn split(list: &str) -> impl Iterator<Item = &str> {
@@ -208,6 +215,13 @@ mod tests {
     fn list_operations_work_on_lists_only() {
         let append = change("cleanup.policy", ChangeOp::Append, "delete");
         assert!(altered(ResourceKind::Topic, &[append, append]).is_ok());
+        let policy = |changes: &[Change<'_>]| {
+            altered(ResourceKind::Topic, changes).expect("a list")["cleanup.policy"].clone()
+        };
+        let compact = change("cleanup.policy", ChangeOp::Append, "compact");
+        let keep = change("cleanup.policy", ChangeOp::Subtract, "delete");
+        assert_eq!(policy(&[compact]), "delete,compact");
+        assert_eq!(policy(&[compact, keep]), "compact");
         let append = change("segment.bytes", ChangeOp::Append, "1");
         assert!(
             altered(ResourceKind::Topic, &[append])

@@ -30,6 +30,10 @@ pub enum KeyKind {
     List,
     /// One of these words.
     OneOf(&'static [&'static str]),
+    /// One or more of these words, separated by commas.
+    AnyOf(&'static [&'static str]),
+    /// A decimal fraction from 0 to 1.
+    Ratio,
 }
 
 impl KeyKind {
@@ -41,7 +45,8 @@ impl KeyKind {
             Self::Long(..) => "long",
             Self::Bool => "boolean",
             Self::Text | Self::OneOf(_) => "string",
-            Self::List => "list",
+            Self::List | Self::AnyOf(_) => "list",
+            Self::Ratio => "double",
         }
     }
 
@@ -53,7 +58,8 @@ impl KeyKind {
             Self::Text | Self::OneOf(_) => 2,
             Self::Int(..) => 3,
             Self::Long(..) => 5,
-            Self::List => 7,
+            Self::Ratio => 6,
+            Self::List | Self::AnyOf(_) => 7,
         }
     }
 
@@ -75,6 +81,21 @@ impl KeyKind {
             Self::Text => !value.is_empty(),
             Self::List => !value.is_empty() && value.split(',').all(|item| !item.trim().is_empty()),
             Self::OneOf(words) => words.contains(&value),
+            Self::AnyOf(words) => {
+                let mut chosen: Vec<&str> = Vec::new();
+                for word in value.split(',').map(str::trim) {
+                    if !words.contains(&word) {
+                        return None;
+                    }
+                    if !chosen.contains(&word) {
+                        chosen.push(word);
+                    }
+                }
+                return Some(chosen.join(","));
+            }
+            Self::Ratio => value
+                .parse::<f64>()
+                .is_ok_and(|ratio| (0.0..=1.0).contains(&ratio)),
         };
         accepted.then(|| value.to_owned())
     }
@@ -93,6 +114,8 @@ impl fmt::Display for KeyKind {
             Self::List => f.write_str("a comma-separated list"),
             Self::OneOf([word]) => write!(f, "{word}"),
             Self::OneOf(words) => write!(f, "one of {}", words.join(", ")),
+            Self::AnyOf(words) => write!(f, "one or more of {}", words.join(", ")),
+            Self::Ratio => f.write_str("a number from 0 to 1"),
         }
     }
 }
@@ -247,6 +270,7 @@ const LONG: KeyKind = KeyKind::Long(0, i64::MAX);
 /// Kafka 4 refuses segments below 1 MiB: smaller ones cost more in files than they hold.
 const SEGMENT: KeyKind = KeyKind::Int(1 << 20, I32_MAX);
 const FLUSH: KeyKind = KeyKind::OneOf(&["group", "os", "interval"]);
+const CLEANUP: KeyKind = KeyKind::AnyOf(&["delete", "compact"]);
 const TIMESTAMP: KeyKind = KeyKind::OneOf(&["CreateTime", "LogAppendTime"]);
 const FOREVER: &str = "9223372036854775807";
 
@@ -276,8 +300,24 @@ static KEYS: &[Key] = &[
         "NAME:PROTOCOL for each listener name. The only protocol so far is PLAINTEXT."),
     Key::broker("listeners", KeyKind::List, "PLAINTEXT://:9092",
         "NAME://host:port of each address to listen on. An empty host, 0.0.0.0 or [::] is every address of this machine; port 0 is any free port."),
-    Key::broker("log.cleanup.policy", KeyKind::OneOf(&["delete"]), "delete",
-        "What happens to old data: `delete` drops whole segments. `compact` is not there yet.").dynamic(),
+    Key::broker("log.cleaner.backoff.ms", LONG, "15000",
+        "How long compaction waits where no log needs it, before it looks again."),
+    Key::broker("log.cleaner.dedupe.buffer.size", KeyKind::Long(1 << 20, i64::MAX), "134217728",
+        "Memory for the keys of one pass of compaction, 24 bytes each; with more keys than that, a log takes several passes."),
+    Key::broker("log.cleaner.delete.retention.ms", LONG, "86400000",
+        "The broker's delete.retention.ms.").dynamic(),
+    Key::broker("log.cleaner.io.buffer.load.factor", KeyKind::Ratio, "0.9",
+        "How much of log.cleaner.dedupe.buffer.size is filled; less makes look-ups faster."),
+    Key::broker("log.cleaner.max.compaction.lag.ms", KeyKind::Long(1, i64::MAX), FOREVER,
+        "The broker's max.compaction.lag.ms.").dynamic(),
+    Key::broker("log.cleaner.min.cleanable.ratio", KeyKind::Ratio, "0.5",
+        "The broker's min.cleanable.dirty.ratio.").dynamic(),
+    Key::broker("log.cleaner.min.compaction.lag.ms", LONG, "0",
+        "The broker's min.compaction.lag.ms.").dynamic(),
+    Key::broker("log.cleaner.threads", KeyKind::Int(1, 1), "1",
+        "Threads that compact logs: there is one."),
+    Key::broker("log.cleanup.policy", CLEANUP, "delete",
+        "The broker's cleanup.policy.").dynamic(),
     Key::broker("log.dirs", KeyKind::Text, "ringlog-data",
         "The data directory: one, relative to where the broker is started unless absolute.").alias("log.dir"),
     Key::broker("log.flush.interval.messages", KeyKind::Long(1, i64::MAX), FOREVER,
@@ -321,14 +361,18 @@ static KEYS: &[Key] = &[
         "Threads that own partitions and connections; 0 is one per core. ringlog's own key."),
     Key::broker("socket.request.max.bytes", COUNT, "104857600",
         "The largest request; a connection that announces a larger one is closed."),
-    Key::topic("cleanup.policy", KeyKind::OneOf(&["delete"]), &[from("log.cleanup.policy")],
-        "What happens to old data: `delete` drops whole segments. `compact` is not there yet."),
+    Key::topic("cleanup.policy", CLEANUP, &[from("log.cleanup.policy")],
+        "What happens to old data: `delete` drops whole segments, `compact` keeps the latest record of each key and refuses records without one; both may be given."),
+    Key::topic("delete.retention.ms", LONG, &[from("log.cleaner.delete.retention.ms")],
+        "How long a record without a value, which deletes its key, stays after its first compaction."),
     Key::topic("flush.messages", KeyKind::Long(1, i64::MAX), &[from("log.flush.interval.messages")],
         "Any value below the default makes flush.policy `group`, which syncs at least as often as was asked."),
     Key::topic("flush.ms", KeyKind::Long(1, i64::MAX), &[from("log.flush.interval.ms")],
         "Milliseconds between two syncs where flush.policy is `interval`; no effect otherwise."),
     Key::topic("index.interval.bytes", KeyKind::Int(0, I32_MAX), &[from("log.index.interval.bytes")],
         "One index entry per this many bytes of log."),
+    Key::topic("max.compaction.lag.ms", KeyKind::Long(1, i64::MAX), &[from("log.cleaner.max.compaction.lag.ms")],
+        "A record is compacted after this long, however little of the log is dirty; the active segment is closed in time for that."),
     Key::topic("max.message.bytes", KeyKind::Int(0, I32_MAX), &[from("message.max.bytes")],
         "The largest record batch accepted, as compressed by the producer."),
     Key::topic("message.timestamp.after.max.ms", LONG, &[from("log.message.timestamp.after.max.ms")],
@@ -337,6 +381,10 @@ static KEYS: &[Key] = &[
         "How far a producer's timestamp may lie before the broker's clock."),
     Key::topic("message.timestamp.type", TIMESTAMP, &[from("log.message.timestamp.type")],
         "Whose clock stamps a record: the producer's (CreateTime) or the broker's at append (LogAppendTime)."),
+    Key::topic("min.cleanable.dirty.ratio", KeyKind::Ratio, &[from("log.cleaner.min.cleanable.ratio")],
+        "A log is compacted once more than this part of its closed segments is dirty."),
+    Key::topic("min.compaction.lag.ms", LONG, &[from("log.cleaner.min.compaction.lag.ms")],
+        "Records younger than this are not compacted."),
     Key::topic("retention.bytes", KeyKind::Long(-1, i64::MAX), &[from("log.retention.bytes")],
         "Bytes a partition keeps at most; -1 is no limit.").not_yet(),
     Key::topic("retention.ms", KeyKind::Long(-1, i64::MAX),
@@ -405,5 +453,14 @@ mod tests {
         assert_eq!(KeyKind::Long(0, i64::MAX).normalise("9223372036854775808"), None);
         assert_eq!(KeyKind::List.normalise("a,,b"), None);
         assert_eq!(KeyKind::Bool.normalise("TRUE"), Some("true".to_owned()));
+        for refused in ["-0.1", "1.01", "NaN", "half", ""] {
+            assert_eq!(KeyKind::Ratio.normalise(refused), None, "{refused}");
+        }
+        assert_eq!(KeyKind::Ratio.normalise("0.25"), Some("0.25".to_owned()));
+        let both = Some("compact,delete".to_owned());
+        assert_eq!(CLEANUP.normalise("compact, delete,compact"), both);
+        for refused in ["", "compact,", "compact,drop"] {
+            assert_eq!(CLEANUP.normalise(refused), None, "{refused}");
+        }
     }
 }

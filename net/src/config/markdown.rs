@@ -58,7 +58,7 @@ fn row(page: &mut String, resource: ResourceKind, key: &Key) {
         notes.push_str(" **No effect yet.**");
     }
     let accepted = match key.kind {
-        KeyKind::OneOf(words) => words
+        KeyKind::OneOf(words) | KeyKind::AnyOf(words) => words
             .iter()
             .map(|word| format!("`{word}`"))
             .collect::<Vec<_>>()

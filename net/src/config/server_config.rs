@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use ringlog_engine::log::compaction::CleanerConfig;
+
 use super::error::{ConfigError, Origin};
 use super::keys::{KeyKind, ResourceKind, find_key};
 use super::listener::{Listener, parse_listeners};
@@ -60,6 +62,10 @@ pub struct ServerConfig {
     pub shards: usize,
     /// `io.backend`.
     pub io_backend: IoBackend,
+    /// `log.cleaner.dedupe.buffer.size`, `log.cleaner.io.buffer.load.factor`.
+    pub cleaner: CleanerConfig,
+    /// `log.cleaner.backoff.ms`.
+    pub cleaner_backoff: Duration,
     statics: ConfigMap,
     dynamics: ConfigMap,
 }
@@ -212,6 +218,14 @@ impl ServerConfig {
                 "blocking" => IoBackend::Blocking,
                 _ => IoBackend::Auto,
             },
+            cleaner: CleanerConfig {
+                map_bytes: size("log.cleaner.dedupe.buffer.size"),
+                map_load_percent: usize::try_from(
+                    ratio_ppm(needed("log.cleaner.io.buffer.load.factor")) / 10_000,
+                )
+                .expect("a part of a hundred"),
+            },
+            cleaner_backoff: Duration::from_millis(number("log.cleaner.backoff.ms").unsigned_abs()),
             statics,
             dynamics,
         })
@@ -233,6 +247,16 @@ fn lookup<'a>(statics: &'a ConfigMap, dynamics: &'a ConfigMap, name: &str) -> Op
 fn number(statics: &ConfigMap, dynamics: &ConfigMap, name: &str) -> i64 {
     let value = lookup(statics, dynamics, name).expect("a numeric key has a default");
     value.parse().expect("accepted as a number")
+}
+
+/// A fraction that was accepted, in millionths.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the table keeps it from 0 to 1"
+)]
+pub(super) fn ratio_ppm(value: &str) -> u32 {
+    (value.parse::<f64>().expect("accepted as a number") * 1e6).round() as u32
 }
 
 /// Looks the key up and checks the value: its canonical name and normalised value.
@@ -354,10 +378,11 @@ mod tests {
             error.starts_with("s.toml:1: num.partitions=0: expected a number of 1 or more. "),
             "{error}"
         );
-        let flags = [("--set", "log.cleanup.policy=compact".to_owned())];
-        let error = load("s.toml", "", &flags).expect_err("not yet");
+        let flags = [("--set", "log.cleanup.policy=compress".to_owned())];
+        let error = load("s.toml", "", &flags).expect_err("no such policy");
         assert!(
-            error.starts_with("--set: log.cleanup.policy=compact: expected delete. "),
+            error
+                .starts_with("--set: log.cleanup.policy=compress: expected one or more of delete, compact. "),
             "{error}"
         );
     }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use ringlog_engine::config::{FlushPolicy, LogConfig, TimestampType};
+use ringlog_engine::config::{CompactionConfig, FlushPolicy, LogConfig, TimestampType};
 
 use super::keys::{Key, KeyScope, ResourceKind, find_key};
-use super::server_config::ServerConfig;
+use super::server_config::{ServerConfig, ratio_ppm};
 
 /// Overrides of one resource by key name: values that [`super::validate`] or [`alter()`](super::alter()) accepted.
 pub type ConfigMap = BTreeMap<String, String>;
@@ -44,10 +44,25 @@ impl ServerConfig {
         };
         let number = |name| text(name).parse::<i64>().expect("accepted as a number");
         let size = |name| u32::try_from(number(name)).expect("the table keeps it from 0 to 2^31");
+        let policy = text("cleanup.policy");
+        let compaction = policy
+            .split(',')
+            .any(|word| word == "compact")
+            .then(|| CompactionConfig {
+                delete_retention_ms: number("delete.retention.ms"),
+                min_dirty_ratio_ppm: ratio_ppm(&text("min.cleanable.dirty.ratio")),
+                min_lag_ms: number("min.compaction.lag.ms"),
+                max_lag_ms: number("max.compaction.lag.ms"),
+            });
+        // What must be compacted by then must have left the active segment.
+        let segment_ms = compaction
+            .as_ref()
+            .map_or(i64::MAX, |compaction| compaction.max_lag_ms)
+            .min(number("segment.ms"));
         let counts_messages = number("flush.messages") != i64::MAX;
         LogConfig {
             segment_bytes: size("segment.bytes"),
-            segment_ms: number("segment.ms"),
+            segment_ms,
             index_interval_bytes: size("index.interval.bytes"),
             max_message_bytes: size("max.message.bytes"),
             flush_policy: match text("flush.policy").as_str() {
@@ -65,6 +80,7 @@ impl ServerConfig {
             timestamp_before_max_ms: number("message.timestamp.before.max.ms"),
             timestamp_after_max_ms: number("message.timestamp.after.max.ms"),
             producer_id_expiration_ms: self.number("producer.id.expiration.ms"),
+            compaction,
         }
     }
 }
@@ -109,6 +125,23 @@ mod tests {
         );
         let both = broker(&[("log.roll.hours", "2"), ("log.roll.ms", "5")]);
         assert_eq!(both.log_config(&ConfigMap::new()).segment_ms, 5);
+    }
+
+    #[test]
+    fn compaction_is_by_policy_and_takes_kafkas_defaults() {
+        let config = |topic: &[(&str, &str)]| broker(&[]).log_config(&map(topic));
+        assert_eq!(config(&[("cleanup.policy", "delete")]).compaction, None);
+        for policy in ["compact", "compact,delete"] {
+            let compaction = config(&[("cleanup.policy", policy)]).compaction;
+            assert_eq!(compaction, Some(CompactionConfig::default()));
+        }
+        let config = config(&[
+            ("cleanup.policy", "compact"),
+            ("min.cleanable.dirty.ratio", "0.1"),
+            ("max.compaction.lag.ms", "5000"),
+        ]);
+        assert_eq!(config.segment_ms, 5000);
+        assert_eq!(config.compaction.expect("compact").min_dirty_ratio_ppm, 100_000);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::adopt::adopt;
 use super::control_request::{ControlRequest, TopicError};
-use super::data_dir::{DataDir, DataDirError, LastRun, Offsets};
+use super::data_dir::{CheckpointOffsets, DataDir, DataDirError, LastRun, Offsets};
 use super::route::shard_of;
 use super::shard_request::{LogCheckpoint, OpenPartition, ShardRequest, View};
 use crate::config::ServerConfig;
@@ -138,6 +138,9 @@ impl Control {
                 clean_shutdown: last_run.is_some_and(|run| run.clean),
                 now: wall_clock(),
             };
+            let first_dirty_offset = last_run
+                .and_then(|run| lookup(&run.first_dirty))
+                .unwrap_or(Offset(0));
             let number = usize::try_from(id.partition).expect("partition numbers start at 0");
             let leader_epoch = topic.partitions[number].leader_epoch;
             let open = OpenPartition {
@@ -145,6 +148,7 @@ impl Control {
                 dir,
                 config: config.clone(),
                 options,
+                first_dirty_offset,
                 leader_epoch,
             };
             let (reply, receiver) = oneshot::channel();
@@ -242,8 +246,7 @@ impl Control {
     }
 
     fn write_checkpoints(&self, checkpoints: &[LogCheckpoint]) -> Result<(), DataDirError> {
-        let [mut recovery_points, mut log_starts, mut high_watermarks] =
-            std::array::from_fn(|_| Offsets::new());
+        let mut offsets = CheckpointOffsets::default();
         for checkpoint in checkpoints {
             let Some(topic) = self.catalog.image().topic_by_id(checkpoint.partition.topic_id) else {
                 continue;
@@ -252,12 +255,17 @@ impl Control {
                 topic: topic.name.to_string(),
                 partition: checkpoint.partition.partition,
             };
-            recovery_points.insert(name.clone(), checkpoint.recovery_point);
-            log_starts.insert(name.clone(), checkpoint.log_start_offset);
-            high_watermarks.insert(name, checkpoint.high_watermark);
+            let first_dirty = checkpoint.first_dirty_offset.map(|offset| (name.clone(), offset));
+            offsets.first_dirty.extend(first_dirty);
+            offsets
+                .recovery_points
+                .insert(name.clone(), checkpoint.recovery_point);
+            offsets
+                .log_starts
+                .insert(name.clone(), checkpoint.log_start_offset);
+            offsets.high_watermarks.insert(name, checkpoint.high_watermark);
         }
-        self.dir
-            .write_checkpoints(&recovery_points, &log_starts, &high_watermarks)
+        self.dir.write_checkpoints(&offsets)
     }
 
     /// Lets waiting fetches end, so that their connections can.

@@ -22,6 +22,7 @@ const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
 const RECOVERY_POINTS: &str = "recovery-point-offset-checkpoint";
 const LOG_STARTS: &str = "log-start-offset-checkpoint";
 const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
+const FIRST_DIRTY: &str = "cleaner-offset-checkpoint";
 const LEADER_EPOCHS: &str = "leader-epoch-checkpoint";
 const PARTITION_METADATA: &str = "partition.metadata";
 const CREATE_DIR: &str = "create the data directory";
@@ -47,6 +48,17 @@ pub(crate) struct LastRun {
     pub(crate) clean: bool,
     pub(crate) recovery_points: Offsets,
     pub(crate) log_starts: Offsets,
+    pub(crate) first_dirty: Offsets,
+}
+
+/// What is stored of every log while the broker runs.
+#[derive(Debug, Default)]
+pub(crate) struct CheckpointOffsets {
+    pub(crate) recovery_points: Offsets,
+    pub(crate) log_starts: Offsets,
+    pub(crate) high_watermarks: Offsets,
+    /// Of compacted logs only.
+    pub(crate) first_dirty: Offsets,
 }
 
 /// A partition's directory that was found.
@@ -171,6 +183,7 @@ impl DataDir {
             clean,
             recovery_points: self.read_checkpoint(RECOVERY_POINTS),
             log_starts: self.read_checkpoint(LOG_STARTS),
+            first_dirty: self.read_checkpoint(FIRST_DIRTY),
         })
     }
 
@@ -191,17 +204,13 @@ impl DataDir {
         }
     }
 
-    /// Stores the three offsets of every log.
-    pub(crate) fn write_checkpoints(
-        &self,
-        recovery_points: &Offsets,
-        log_starts: &Offsets,
-        high_watermarks: &Offsets,
-    ) -> Result<(), DataDirError> {
+    /// Stores the offsets of every log.
+    pub(crate) fn write_checkpoints(&self, offsets: &CheckpointOffsets) -> Result<(), DataDirError> {
         let files = [
-            (RECOVERY_POINTS, recovery_points),
-            (LOG_STARTS, log_starts),
-            (HIGH_WATERMARKS, high_watermarks),
+            (RECOVERY_POINTS, &offsets.recovery_points),
+            (LOG_STARTS, &offsets.log_starts),
+            (HIGH_WATERMARKS, &offsets.high_watermarks),
+            (FIRST_DIRTY, &offsets.first_dirty),
         ];
         for (name, checkpoint) in files {
             let path = self.path.join(name);

@@ -8,6 +8,7 @@
 
 mod adopt;
 mod budget;
+mod compaction;
 mod config_changes;
 mod connection;
 mod control;

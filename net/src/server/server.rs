@@ -19,6 +19,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use super::budget::Budget;
+use super::compaction::Compaction;
 use super::control::{self, Control, ControlError};
 use super::control_request::ControlRequest;
 use super::data_dir::{DataDir, DataDirError};
@@ -62,6 +63,9 @@ pub enum ServeError {
         /// The cause.
         source: std::io::Error,
     },
+    /// Compaction panicked.
+    #[error("compaction ended by a panic; its message is above")]
+    CompactionPanic,
     /// A shard panicked.
     #[error("shard {0} ended by a panic; its message is above")]
     ShardPanic(usize),
@@ -108,6 +112,7 @@ async fn serve(config: ServerConfig) -> Result<(), ServeError> {
     let last_run = dir.begin_run()?;
 
     let (mailboxes, receivers) = mailboxes(shards, MAILBOX_CAPACITY);
+    let compaction = Compaction::new(mailboxes.clone(), &config);
     let mut control = Control::open(dir, config, mailboxes.clone())?;
     let (control_sender, mut requests) = mpsc::channel(CONTROL_CAPACITY);
     let (start_accepting, accepting) = watch::channel(false);
@@ -134,8 +139,11 @@ async fn serve(config: ServerConfig) -> Result<(), ServeError> {
     }
     warn_of_unreachable(endpoints);
 
+    let (stop_compaction, compaction_stops) = watch::channel(false);
+    let compaction = tokio::spawn(compaction.run(compaction_stops));
     control::run(&mut control, &mut requests, CHECKPOINT_EVERY, signals.stop()).await;
     tracing::info!("stopping");
+    stop_compaction.send_replace(true);
     stop_accepting.send_replace(true);
     control.drain().await;
     let drained = control::run_until(&mut control, &mut requests, DRAIN_LIMIT, || {
@@ -148,6 +156,7 @@ async fn serve(config: ServerConfig) -> Result<(), ServeError> {
             "connections still open after {DRAIN_LIMIT:?}; they are cut off"
         );
     }
+    compaction.await.map_err(|_| ServeError::CompactionPanic)?;
     control.close().await?;
     let counters: Vec<_> = handles.iter().map(|handle| handle.counters().clone()).collect();
     for (index, handle) in handles.into_iter().enumerate() {

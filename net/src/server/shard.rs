@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ringlog_engine::io::IoCompletion;
+use ringlog_engine::log::compaction::CleanedSegment;
 use ringlog_engine::log::{Log, OpenError};
 use ringlog_engine::rt::ShardIo;
 use ringlog_engine::rt::mailbox::{Mailbox, MailboxReceiver};
@@ -46,6 +47,8 @@ pub(crate) struct Shard {
     draining: Cell<bool>,
     shards: Vec<Mailbox<ShardRequest>>,
     replies: RefCell<HashMap<RequestId, ReplyTo>>,
+    /// Who waits for a new segment to be in its place.
+    swaps: RefCell<HashMap<TopicIdPartition, oneshot::Sender<Result<(), CleanedSegment>>>>,
     /// Who waits for the last request of a removed partition.
     removals: RefCell<HashMap<TopicIdPartition, oneshot::Sender<()>>>,
     next_request: Cell<u64>,
@@ -81,6 +84,7 @@ impl Shard {
             draining: Cell::new(false),
             shards: setup.shards,
             replies: RefCell::default(),
+            swaps: RefCell::default(),
             removals: RefCell::default(),
             next_request: Cell::new(0),
             next_log: Cell::new(0),
@@ -239,6 +243,32 @@ impl Shard {
                 broker.expire_producers(self.now());
                 let _ = reply.send(checkpoints(&broker));
             }
+            ShardRequest::Dirty(reply) => {
+                let now = self.now().wall;
+                let dirty = |p: &Partition| Some((p.dirtiness(now)?, p.id()));
+                let _ = reply.send(broker.partitions().filter_map(dirty).collect());
+            }
+            ShardRequest::BeginCleaning(id, reply) => {
+                let now = self.now().wall;
+                let job = broker.partition_mut(id).and_then(|p| p.begin_cleaning(now));
+                let _ = reply.send(job);
+            }
+            ShardRequest::SwapIn(id, new, reply) => {
+                let refused = match broker.partition_mut(id) {
+                    Some(partition) => partition.log_mut().swap_in(new).err(),
+                    None => Some(new),
+                };
+                match refused {
+                    None => drop(self.swaps.borrow_mut().insert(id, reply)),
+                    // Where nobody takes it back, its files are removed when the log is opened.
+                    Some(new) => drop(reply.send(Err(new))),
+                }
+            }
+            ShardRequest::EndCleaning(id, job, clean_end, reply) => {
+                let partition = broker.partition_mut(id);
+                let wanted = partition.is_some_and(|p| p.log_mut().end_cleaning(job, clean_end));
+                let _ = reply.send(wanted);
+            }
             ShardRequest::Drain(reply) => {
                 self.draining.set(true);
                 let waiting: Vec<_> = self.replies.borrow().keys().copied().collect();
@@ -255,7 +285,8 @@ impl Shard {
         let id = LogId(self.next_log.get());
         self.next_log.set(id.0 + 1);
         let mut files = self.io.files().borrow_mut();
-        let (log, report) = Log::open(&open.dir, id, open.config, open.options, &mut *files)?;
+        let (mut log, report) = Log::open(&open.dir, id, open.config, open.options, &mut *files)?;
+        log.set_first_dirty_offset(open.first_dirty_offset);
         tracing::debug!(dir = %open.dir.display(), ?report, "log opened");
         broker.add_partition(open.partition, log, open.leader_epoch);
         Ok(())
@@ -277,6 +308,10 @@ impl Shard {
                 let _ = removed.send(());
             }
         }
+        self.swaps
+            .borrow_mut()
+            .extract_if(|id, _| !broker.partition(*id).is_some_and(|p| p.log().is_swapping()))
+            .for_each(|(_, swapped)| drop(swapped.send(Ok(()))));
         while let Some(reply) = broker.poll_reply() {
             let id = match &reply {
                 Reply::Produce { id, .. } | Reply::Fetch { id, .. } => *id,
@@ -348,6 +383,12 @@ fn checkpoints(broker: &BrokerShard) -> Vec<LogCheckpoint> {
         recovery_point: p.log().flushed_offset(),
         log_start_offset: p.log().log_start_offset(),
         high_watermark: p.high_watermark(),
+        first_dirty_offset: p
+            .log()
+            .config()
+            .compaction
+            .is_some()
+            .then(|| p.log().first_dirty_offset()),
         clean: p.log().poison().is_none(),
     };
     broker.partitions().map(checkpoint).collect()

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ringlog_engine::config::LogConfig;
+use ringlog_engine::log::compaction::{CleanedSegment, CleaningId, CleaningJob, Dirtiness};
 use ringlog_engine::log::{AbortedTxn, OpenError, OpenOptions};
 use ringlog_engine::rt::FileRange;
 use ringlog_engine::types::{LeaderEpoch, Offset, ProducerId, TimestampMs};
@@ -62,6 +63,22 @@ pub(crate) enum ShardRequest {
     Remove(TopicIdPartition, oneshot::Sender<()>),
     Configure(TopicIdPartition, LogConfig, oneshot::Sender<()>),
     Checkpoint(oneshot::Sender<Vec<LogCheckpoint>>),
+    /// The logs that are to be compacted.
+    Dirty(oneshot::Sender<Vec<(Dirtiness, TopicIdPartition)>>),
+    BeginCleaning(TopicIdPartition, oneshot::Sender<Option<CleaningJob>>),
+    /// Put a new segment in its place; answered when it is there, or given back where it is not wanted.
+    SwapIn(
+        TopicIdPartition,
+        CleanedSegment,
+        oneshot::Sender<Result<(), CleanedSegment>>,
+    ),
+    /// The log is clean up to this offset, or the job has come to nothing; whether it was wanted still.
+    EndCleaning(
+        TopicIdPartition,
+        CleaningId,
+        Option<Offset>,
+        oneshot::Sender<bool>,
+    ),
     /// Answer what waits, and let nothing wait from now on.
     Drain(oneshot::Sender<()>),
     /// Finish what is in flight, close all logs, and stop.
@@ -91,6 +108,7 @@ pub(crate) struct OpenPartition {
     pub(crate) dir: PathBuf,
     pub(crate) config: LogConfig,
     pub(crate) options: OpenOptions,
+    pub(crate) first_dirty_offset: Offset,
     pub(crate) leader_epoch: LeaderEpoch,
 }
 
@@ -139,6 +157,8 @@ pub(crate) struct LogCheckpoint {
     pub(crate) recovery_point: Offset,
     pub(crate) log_start_offset: Offset,
     pub(crate) high_watermark: Offset,
+    /// How far a compacted log is clean.
+    pub(crate) first_dirty_offset: Option<Offset>,
     /// Nothing is known to be wrong with the log.
     pub(crate) clean: bool,
 }

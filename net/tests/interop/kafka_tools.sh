@@ -119,6 +119,21 @@ expect '^line 003000 '
 consume --topic lines --partition 0 --offset earliest --max-messages 3000
 grep '^line ' "$OUT" | cmp -s - "$WORK/lines" || fail "the lines consumed are not those produced"
 
+step "a compacted topic"
+topics --create --topic compacted --partitions 1 --config cleanup.policy=compact --config segment.bytes=1048576 \
+  --config min.cleanable.dirty.ratio=0.01
+for round in 1 2 3; do
+  for n in $(seq 1 1000); do printf 'k%04d\t%d %01000d\n' "$n" "$round" 0; done
+done >"$WORK/rounds"
+produce compacted --reader-property parse.key=true <"$WORK/rounds"
+# The first segment holds the first round, none of which is the latest of its key.
+first="$WORK/broker/data/compacted-0/00000000000000000000.log"
+waited=$SECONDS
+until [ "$(stat -c %s "$first" 2>/dev/null || echo 1048576)" -lt 100000 ]; do
+  [ $((SECONDS - waited)) -lt 60 ] || fail "the topic was not compacted within 60 s"
+  sleep 0.2
+done
+
 step "kafka-get-offsets"
 printf 'early\n' | produce keyed
 sleep 0.05
@@ -155,15 +170,25 @@ awk '$2 == "offset:" { if ($3 != next_offset++) { print "offset " $3 " is out of
   fail "$(cat "$WORK/order")"
 dump --print-data-log --files "$DATA/keyed-0/00000000000000000000.log"
 expect 'offset: 0 .*headerKeys: \[h1,h2\].*key: k1 payload: v1$'
+step "kafka-dump-log of compacted segments"
+cleaned=("$DATA"/compacted-0/*.log)
+dump --deep-iteration --print-data-log --files "$(joined "${cleaned[@]}")"
+expect 'isvalid: true'
+expect_none 'isvalid: false|corrupt|Exception|Found [0-9]+ invalid bytes'
+sed -nE 's/^\| offset: ([0-9]+) .*key: (k[0-9]{4}) payload: ([123]) .*/\1 \2 \3/p' "$OUT" |
+  awk '{ if ($1 <= last) { print "offset " $1 " after " last; exit } last = $1; round[$2] = $3 }
+    END { for (key in round) { keys++; if (round[key] != 3) print key " is of round " round[key] }
+      if (keys != 1000) print keys " keys" }' >"$WORK/latest"
+[ ! -s "$WORK/latest" ] || fail "$(cat "$WORK/latest")"
 step "kafka-dump-log of .index"
-indexes=("$DATA"/lines-0/*.index)
+indexes=("$DATA"/lines-0/*.index "$DATA"/compacted-0/*.index)
 dump --files "$(joined "${indexes[@]}")"
 expect '^offset: [0-9]+ position: [0-9]+'
 expect_none 'Mismatches|mismatch|Exception'
 dump --index-sanity-check --files "$(joined "${indexes[@]}")"
 expect_count ${#indexes[@]} 'passed sanity check'
 step "kafka-dump-log of .timeindex"
-time_indexes=("$DATA"/lines-0/*.timeindex)
+time_indexes=("$DATA"/lines-0/*.timeindex "$DATA"/compacted-0/*.timeindex)
 dump --files "$(joined "${time_indexes[@]}")"
 expect '^timestamp: [0-9]+ offset: [0-9]+'
 expect_none 'Found timestamp mismatch|Found out of order timestamp|mismatch|Exception'

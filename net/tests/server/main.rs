@@ -7,6 +7,7 @@
 mod broker;
 mod client;
 
+mod compaction;
 mod fetch;
 mod frames;
 mod lifecycle;

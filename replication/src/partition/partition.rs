@@ -8,6 +8,7 @@
 use bytes::BytesMut;
 use ringlog_engine::config::FlushPolicy;
 use ringlog_engine::io::IoCompletion;
+use ringlog_engine::log::compaction::{CleaningJob, Dirtiness};
 use ringlog_engine::log::{AbortedTxn, AppendError, AppendInfo, Log, ReadPlan};
 use ringlog_engine::record::EndTxnMarker;
 use ringlog_engine::types::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs};
@@ -150,6 +151,18 @@ impl Partition {
         let epoch = self.leader_epoch;
         self.log
             .append_end_txn_marker(producer_id, producer_epoch, marker, epoch, now)
+    }
+
+    /// Whether the log is to be compacted, and how much it needs it.
+    #[must_use]
+    pub fn dirtiness(&self, now: TimestampMs) -> Option<Dirtiness> {
+        self.log.dirtiness(self.last_stable_offset(), now)
+    }
+
+    /// Begins to compact the log, never above the last stable offset: what lies above may be aborted,
+    /// or truncated away.
+    pub fn begin_cleaning(&mut self, now: TimestampMs) -> Option<CleaningJob> {
+        self.log.begin_cleaning(self.last_stable_offset(), now)
     }
 
     /// The watermarks clients may ask for.
