@@ -207,7 +207,8 @@ fn rebase_record(
     Ok(())
 }
 
-#[cfg(all(test, feature = "gzip", feature = "snappy", feature = "lz4", feature = "zstd"))]
+#[cfg(test)]
+#[cfg(all(feature = "gzip", feature = "snappy", feature = "lz4", feature = "zstd"))]
 mod tests {
     use super::super::{Header, RecordBatchBuilder};
     use super::*;
