@@ -863,6 +863,7 @@ fn a_start_that_is_interrupted_while_it_completes_a_replacement_goes_on_with_it(
                 disk.plan(Fault {
                     half: Some(Half::Calls),
                     kind: None,
+                    name_end: "",
                     after: allowed,
                     error: std::io::ErrorKind::Other,
                 });
