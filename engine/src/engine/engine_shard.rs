@@ -279,18 +279,22 @@ impl EngineShard {
         let mut still = Vec::new();
         {
             let (mut slots, mut queue) = (self.slots.borrow_mut(), self.queue.borrow_mut());
-            for id in touched {
-                let Some(slot) = slots.get_mut(&id) else { continue };
-                if !matches!(slot.still, Some(Still::Delete(_) | Still::UnderWay)) {
+            let polled = |slot: &LogSlot| !matches!(slot.still, Some(Still::Delete(_) | Still::UnderWay));
+            for id in &touched {
+                if let Some(slot) = slots.get_mut(id).filter(|slot| polled(slot)) {
                     slot.log.poll_io(&mut queue, now);
                 }
+            }
+            // Before the answers, which wake other threads: the disk works meanwhile.
+            self.io.submit(queue.drain());
+            for id in touched {
+                let Some(slot) = slots.get_mut(&id) else { continue };
                 slot.answer();
                 self.set_timer(slot);
                 if slot.still.is_some() {
                     still.push(id);
                 }
             }
-            self.io.submit(queue.drain());
         }
         for id in still {
             self.try_still(id);

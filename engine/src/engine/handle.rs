@@ -114,14 +114,11 @@ impl LogHandle {
         self.request(REQUEST_BYTES, LogRequest::Flush)
     }
 
-    /// Reads what is there now, from `from` to the end of what has been written.
+    /// Reads what is there now, from `from` to the end of what has been written; less where the log is truncated to less
+    /// meanwhile.
     #[must_use]
     pub fn scan(&self, from: Offset) -> Reader {
-        let config = ReadConfig {
-            end: Some(self.shared.offsets().written),
-            ..ReadConfig::default()
-        };
-        self.reader(from, config)
+        Reader::scan(self.clone(), from)
     }
 
     /// Reads from `from` on and follows the log as it grows. Ends, with an error, only where nothing can come any more.
@@ -281,4 +278,73 @@ fn append_request(batch: Bytes, durability: Durability, reply: Reply<AppendInfo,
 pub(super) fn now() -> TimestampMs {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     TimestampMs(since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::super::{Engine, EngineConfig};
+    use super::*;
+
+    fn polled<T: Unpin, E: From<Gone> + Unpin>(pending: &mut Pending<T, E>) -> Poll<Result<T, E>> {
+        pin!(pending).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    fn batch() -> Bytes {
+        new_record::build(&[NewRecord::value(b"x")], now()).unwrap()
+    }
+
+    #[test]
+    fn an_append_that_finds_no_room_waits_for_it_and_a_try_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(dir.path(), EngineConfig::default()).unwrap();
+        let log = engine.log("wal").unwrap();
+        let all = log.shared.try_acquire(u32::MAX).unwrap();
+        let refused = log.try_append_batch(batch(), Durability::Written);
+        assert!(matches!(refused, Err(AppendError::NoRoom)));
+        let mut waiting = log.append_batch(batch(), Durability::Written);
+        assert!(waiting.is_waiting_for_room());
+        assert!(polled(&mut waiting).is_pending());
+        drop(all);
+        assert_eq!(waiting.wait().unwrap().base_offset, Offset(0));
+        let taken = log.try_append_batch(batch(), Durability::Written).unwrap();
+        assert_eq!(taken.wait().unwrap().base_offset, Offset(1));
+        let metrics = engine.metrics();
+        assert_eq!((metrics.waits_for_room, metrics.refused_for_room), (1, 1));
+    }
+
+    #[test]
+    fn an_append_dropped_while_it_waits_for_room_is_withdrawn_and_its_place_given_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(dir.path(), EngineConfig::default()).unwrap();
+        let log = engine.log("wal").unwrap();
+        let all = log.shared.try_acquire(u32::MAX).unwrap();
+        let mut first = log.append_batch(batch(), Durability::Written);
+        let mut second = log.append_batch(batch(), Durability::Written);
+        assert!(polled(&mut first).is_pending());
+        assert!(polled(&mut second).is_pending());
+        drop(first);
+        drop(all);
+        assert_eq!(second.wait().unwrap().base_offset, Offset(0));
+        assert_eq!(log.flush().wait().unwrap(), Offset(1));
+    }
+
+    #[test]
+    fn a_batch_larger_than_all_room_is_taken_once_it_has_the_log_for_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = EngineConfig {
+            log_buffer_bytes: 64 << 10,
+            ..EngineConfig::default()
+        };
+        let engine = Engine::open(dir.path(), config).unwrap();
+        let log = engine.log("wal").unwrap();
+        let large = vec![0; 500_000];
+        for _ in 0..3 {
+            let records = [NewRecord::value(&large)];
+            log.append(&records, Durability::Written).wait().unwrap();
+        }
+    }
 }

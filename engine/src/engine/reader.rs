@@ -64,6 +64,8 @@ pub struct Reader {
     asked: Option<Asked>,
     /// The log had nothing for us when it reached to here.
     nothing_at: Option<Offset>,
+    /// The log's generation when a scan began: if it is another now, the end may never be reached.
+    scan_of: Option<u64>,
     done: bool,
 }
 
@@ -103,7 +105,21 @@ impl Reader {
             buffer: BytesMut::new(),
             asked: None,
             nothing_at: None,
+            scan_of: None,
             done: false,
+        }
+    }
+
+    pub(super) fn scan(log: LogHandle, from: Offset) -> Self {
+        // The generation first: a truncation in between is then noticed.
+        let scan_of = Some(log.shared.generation());
+        let config = ReadConfig {
+            end: Some(log.shared.offsets().written),
+            ..ReadConfig::default()
+        };
+        Self {
+            scan_of,
+            ..Self::new(log, from, config)
         }
     }
 
@@ -142,7 +158,12 @@ impl Reader {
                     Asked::Locate(pending) => {
                         let located = ready!(Pin::new(pending).poll(cx));
                         self.asked = None;
-                        self.handle_located(located?);
+                        match located {
+                            Err(ReadError::OutOfRange(_)) if self.is_cut_short() => {
+                                return Poll::Ready(Ok(None));
+                            }
+                            located => self.handle_located(located?),
+                        }
                     }
                     Asked::Read(pending) => {
                         let bytes = ready!(Pin::new(pending).poll(cx));
@@ -162,6 +183,8 @@ impl Reader {
             }
             if self.range.as_ref().is_some_and(|range| range.left() > 0) {
                 self.read_chunk(wait)?;
+            } else if self.is_cut_short() {
+                return Poll::Ready(Ok(None));
             } else if !self.locate_if_there_is_more() {
                 self.log.shared.wait_for_change(cx.waker());
                 if self.locate_if_there_is_more() {
@@ -173,6 +196,14 @@ impl Reader {
                 return Poll::Pending;
             }
         }
+    }
+
+    /// Whether this is a scan of a log that has been truncated to less than has been scanned.
+    fn is_cut_short(&self) -> bool {
+        let shared = &self.log.shared;
+        self.scan_of
+            .is_some_and(|generation| generation != shared.generation())
+            && self.next >= shared.visible(self.config.visibility)
     }
 
     fn locate_if_there_is_more(&mut self) -> bool {

@@ -1,6 +1,12 @@
 //! The engine as an embedder uses it: through `Engine` and its handles, on the real file system.
 
 mod append;
+mod cancel;
+mod examples;
+mod open;
+mod read;
+mod runtimes;
+mod truncate;
 
 use ringlog_engine::engine::Batch;
 use ringlog_engine::types::Offset;
