@@ -78,6 +78,8 @@ pub struct ReadPlan {
     safe_hint: Option<IndexHint>,
     /// The first offset the segment may hold.
     base_offset: Offset,
+    /// What is written in this segment lies below it.
+    limit: Offset,
     /// The end of what is written in this segment.
     data_end: u64,
     next_segment: Option<Offset>,
@@ -155,6 +157,7 @@ impl Log {
             safe_end: safe_end.min(data_end),
             safe_hint,
             base_offset: segment.base_offset,
+            limit: next_segment.map_or(self.pipeline.written, |next| next.min(self.pipeline.written)),
             data_end,
             next_segment,
         }
@@ -244,9 +247,10 @@ impl ReadPlan {
             if at >= self.data_end {
                 return Ok(self.finish(self.next_segment.map_or(Narrow::Nothing, Narrow::NextSegment)));
             }
+            // A batch that claims to lie beyond is damaged: it would be waited for in vain.
             let range = OffsetRange {
                 from: self.base_offset,
-                limit: Offset(i64::MAX),
+                limit: self.limit,
             };
             let header = match examine(rest, self.data_end - at, range) {
                 Verdict::Batch(header) => header,
