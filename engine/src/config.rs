@@ -65,6 +65,12 @@ pub struct LogConfig {
     /// A segment whose first record is older than this is rolled at the next append (`segment.ms`),
     /// default 7 days.
     pub segment_ms: i64,
+    /// A segment goes once its latest record is older than this (`retention.ms`); `None` keeps it
+    /// forever, default 7 days.
+    pub retention_ms: Option<i64>,
+    /// The oldest segments go while those that remain hold at least so many bytes
+    /// (`retention.bytes`); `None`, the default, is no limit.
+    pub retention_bytes: Option<u64>,
     /// One index entry per this many bytes of log (`index.interval.bytes`), default 4096.
     pub index_interval_bytes: u32,
     /// The largest RecordBatch accepted, header included (`max.message.bytes`), default 1,048,588.
@@ -90,6 +96,8 @@ impl Default for LogConfig {
         Self {
             segment_bytes: 1 << 30,
             segment_ms: 7 * 24 * 3600 * 1000,
+            retention_ms: Some(7 * 24 * 3600 * 1000),
+            retention_bytes: None,
             index_interval_bytes: 4096,
             max_message_bytes: 1_048_588,
             flush_policy: FlushPolicy::default(),

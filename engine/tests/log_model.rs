@@ -48,3 +48,11 @@ fn faults_that_were_found_once_stay_corrected() {
         run(name, *seed);
     }
 }
+
+#[test]
+fn a_log_with_retention_agrees_with_its_model() {
+    for seed in SEEDS {
+        let agrees = std::panic::catch_unwind(|| LogModel::run_retaining_seed(seed, STEPS));
+        assert!(agrees.is_ok(), "seed {seed}");
+    }
+}

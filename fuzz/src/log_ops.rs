@@ -14,7 +14,7 @@ const STEPS_MAX: usize = 300;
 /// Where the log and the model differ.
 pub fn log_ops(data: &[u8]) {
     let mut choices = Choices::new(data);
-    let mut model = LogModel::new(&mut |bound| choices.below(bound));
+    let mut model = LogModel::new(&mut |bound| choices.below(bound)).with_retention();
     for _ in 0..STEPS_MAX {
         if choices.is_empty() {
             break;

@@ -287,6 +287,23 @@ impl BrokerShard {
         Ok(log_start_offset)
     }
 
+    /// Removes what retention lets go of from the first `count` partitions whose logs' ids are
+    /// `from` or above: a step of a walk that would else keep the shard for too long.
+    pub fn enforce_retention(&mut self, from: LogId, count: usize, now: Now) -> RetentionStep {
+        let mut partitions = self.partitions.range_mut(from..);
+        let mut moved = Vec::new();
+        for (&log_id, partition) in partitions.by_ref().take(count) {
+            let high_watermark = partition.high_watermark();
+            let log = partition.log_mut();
+            if let Some(start) = log.enforce_retention(high_watermark, now.wall, &mut self.io) {
+                moved.push((partition.id(), start));
+                self.dirty.insert(log_id);
+            }
+        }
+        let next = partitions.next().map(|(&log_id, _)| log_id);
+        RetentionStep { moved, next }
+    }
+
     /// Takes the completion of a storage request.
     pub fn handle_io(&mut self, completion: IoCompletion) {
         let log_id = completion.log;
@@ -385,6 +402,15 @@ impl BrokerShard {
         let logs = self.log_timeouts.values().min().copied();
         [logs, self.purgatory.next_deadline()].into_iter().flatten().min()
     }
+}
+
+/// What a step of [`BrokerShard::enforce_retention`] did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetentionStep {
+    /// Partitions whose first offset moved, and where to.
+    pub moved: Vec<(TopicIdPartition, Offset)>,
+    /// Where the next step begins; `None` after the last.
+    pub next: Option<LogId>,
 }
 
 /// Why records were not deleted.

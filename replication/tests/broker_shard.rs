@@ -489,6 +489,40 @@ fn an_offset_that_is_not_there_ends_the_wait() {
 }
 
 #[test]
+fn retention_walks_the_partitions_in_steps_and_stops_at_the_high_watermark() {
+    let kept = LogConfig {
+        retention_bytes: Some(1 << 20),
+        ..LogConfig::default()
+    };
+    let mut stage = Stage::new(&kept);
+    stage.settle();
+    for number in [0, 1] {
+        let id = stage.produce(Acks::All, &[number]);
+        stage.settle();
+        stage.produced(id);
+    }
+    let mut config = kept;
+    config.retention_bytes = Some(0);
+    let log = stage.shard.partition_mut(partition(1)).unwrap().log_mut();
+    log.set_config(config);
+    // Not committed when the walk comes by.
+    let waiting = stage.produce(Acks::All, &[1]);
+    let first = stage.shard.enforce_retention(LogId(0), 1, stage.now);
+    assert_eq!(first.moved, []);
+    let next = first.next.expect("there is another partition");
+    let second = stage.shard.enforce_retention(next, 1, stage.now);
+    assert_eq!((second.moved, second.next), (vec![], None));
+    stage.settle();
+    stage.produced(waiting);
+    let step = stage.shard.enforce_retention(LogId(0), 10, stage.now);
+    assert_eq!((step.moved, step.next), (vec![(partition(1), Offset(2))], None));
+    stage.settle();
+    let id = stage.fetch(0, 0, &[(0, 0), (1, 0), (1, 2)]);
+    let results = stage.fetched(id);
+    assert!(results[0].is_ok() && results[1].is_err() && results[2].is_ok());
+}
+
+#[test]
 fn removal_answers_what_waits_and_gives_the_log_back_when_its_requests_are_over() {
     let small = LogConfig {
         segment_bytes: 400,

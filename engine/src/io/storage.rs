@@ -8,6 +8,7 @@ use std::io;
 use std::path::Path;
 
 use super::FileId;
+use crate::types::TimestampMs;
 
 /// How [`Storage::open`] treats the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct DirEntry {
     pub len_bytes: u64,
     /// Whether it is a directory.
     pub is_dir: bool,
+    /// When its contents last changed; [`TimestampMs::NONE`] where the storage does not say.
+    pub modified_at: TimestampMs,
 }
 
 /// Blocking access to the files of a data directory.

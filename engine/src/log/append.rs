@@ -219,6 +219,7 @@ impl Log {
             segment.txn_index.append(aborted);
         }
         let position = segment.append(facts, self.config.index_interval_bytes);
+        segment.note_modified(now);
         let next_offset = facts.last_offset.plus(1);
         let recent = RecentBatch {
             base_offset: facts.base_offset,
@@ -239,7 +240,7 @@ impl Log {
 
     /// Starts a new segment at the log's end. The producers' state of this moment is put beside it;
     /// the indexes of the old one follow when it is flushed.
-    fn roll(&mut self, now: TimestampMs) {
+    pub(super) fn roll(&mut self, now: TimestampMs) {
         let base_offset = self.log_end_offset;
         let file = self.new_file();
         self.segments
@@ -251,5 +252,7 @@ impl Log {
             bytes,
             before_sync: false,
         });
+        // Nothing else does so where the old one has been flushed to its end.
+        self.seal_flushed_segments();
     }
 }

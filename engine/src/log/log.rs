@@ -1,7 +1,7 @@
 //! The log of one partition: its watermarks, its turns, and what completions mean.
 //!
 //! Owns the parts and their order; the other files of this folder add the commands: `append.rs`,
-//! `read.rs`, `open.rs`, `truncate.rs`. Knows no ring, thread, clock or socket: the owner calls
+//! `read.rs`, `open.rs`, `truncate.rs`, `retention.rs`. Knows no ring, thread, clock or socket: the owner calls
 //! [`Log::poll_io`] at the end of each turn and [`Log::handle_io`] for each completion.
 //!
 //! ```text
@@ -87,6 +87,7 @@ impl Log {
         self.pipeline
             .poll_sync(&self.segments, self.config.flush_policy, queue, now);
         self.drop_segments(queue);
+        self.pipeline.poll_removals(queue);
         self.check_watermarks();
     }
 
@@ -130,6 +131,7 @@ impl Log {
                 self.cleaning.handle_step(step);
                 self.pipeline.handle_room();
             }
+            Operation::Retire { paths } => self.pipeline.handle_retired(&paths),
             Operation::Forget => {}
         }
         self.check_watermarks();
@@ -392,9 +394,10 @@ impl Log {
                     self.push_create(segment, file, queue);
                 }
             }
-            Operation::Sync { .. } | Operation::RemoveIndexes { .. } | Operation::Forget => {
-                unreachable!("only what needs room is tried again")
-            }
+            Operation::Sync { .. }
+            | Operation::RemoveIndexes { .. }
+            | Operation::Retire { .. }
+            | Operation::Forget => unreachable!("only what needs room is tried again"),
         }
     }
 
@@ -413,7 +416,7 @@ impl Log {
     }
 
     /// Writes the indexes of segments that are rolled and wholly on stable storage.
-    fn seal_flushed_segments(&mut self) {
+    pub(super) fn seal_flushed_segments(&mut self) {
         let (flushed, active) = (self.pipeline.flushed, self.segments.active().base_offset);
         // Those that are not sealed yet are the last few.
         for segment in self.segments.iter_mut().rev() {
@@ -436,32 +439,6 @@ impl Log {
                     });
                 }
             }
-        }
-    }
-
-    /// Removes the segments that lie wholly below the log start offset.
-    fn drop_segments(&mut self, queue: &mut IoQueue) {
-        // A whole-file write under way could bring an index of a removed segment back.
-        // A replacement under way is of segments that are to be there.
-        if self.pipeline.has_puts() || self.pipeline.poison().is_some() || self.cleaning.is_swapping() {
-            return;
-        }
-        loop {
-            let first = self.segments.first();
-            let next_base = self.segments.next_base(first.base_offset);
-            let below = next_base.is_some_and(|next| next <= self.log_start_offset);
-            if !below || first.phase != SegmentPhase::Sealed {
-                return;
-            }
-            let Some(segment) = self.segments.pop_first() else {
-                return;
-            };
-            self.pipeline
-                .push_forget(IoOp::Close { file: segment.file }, queue);
-            let paths = FileKind::ALL
-                .map(|kind| kind.path(&self.dir, segment.base_offset))
-                .to_vec();
-            self.pipeline.push_forget(IoOp::Remove { paths }, queue);
         }
     }
 

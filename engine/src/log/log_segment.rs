@@ -75,10 +75,11 @@ pub(super) struct LogSegment {
     max_timestamp: Option<TimestampOffset>,
     first_timestamp: TimestampMs,
     created_at: TimestampMs,
+    modified_at: TimestampMs,
 }
 
 impl LogSegment {
-    /// An empty segment.
+    /// An empty segment, created now or, where a file is opened, when that was last modified.
     pub(super) fn new(base_offset: Offset, file: FileId, phase: SegmentPhase, now: TimestampMs) -> Self {
         Self {
             base_offset,
@@ -95,6 +96,7 @@ impl LogSegment {
             max_timestamp: None,
             first_timestamp: TimestampMs::NONE,
             created_at: now,
+            modified_at: now,
         }
     }
 
@@ -136,6 +138,17 @@ impl LogSegment {
     /// That of the first batch; none where it is not known.
     pub(super) fn first_timestamp(&self) -> TimestampMs {
         self.first_timestamp
+    }
+
+    /// The largest timestamp or, where there are none, when a batch came last: what age is counted
+    /// from.
+    pub(super) fn latest(&self) -> TimestampMs {
+        self.max_timestamp.map_or(self.modified_at, |max| max.timestamp)
+    }
+
+    /// A batch was appended at the broker's time `now`.
+    pub(super) fn note_modified(&mut self, now: TimestampMs) {
+        self.modified_at = self.modified_at.max(now);
     }
 
     pub(super) fn set_first_timestamp(&mut self, timestamp: TimestampMs) {

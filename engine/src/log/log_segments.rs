@@ -67,10 +67,15 @@ impl LogSegments {
             .map(|(_, segment)| segment)
     }
 
+    /// The segment after the one of `base_offset`.
+    pub(super) fn next(&self, base_offset: Offset) -> Option<&LogSegment> {
+        let after = (Bound::Excluded(base_offset), Bound::Unbounded);
+        self.by_base.range(after).next().map(|(_, segment)| segment)
+    }
+
     /// Where the segment after the one of `base_offset` begins.
     pub(super) fn next_base(&self, base_offset: Offset) -> Option<Offset> {
-        let after = (Bound::Excluded(base_offset), Bound::Unbounded);
-        self.by_base.range(after).next().map(|(&base, _)| base)
+        self.next(base_offset).map(|segment| segment.base_offset)
     }
 
     /// The segments in order, the first being the floor of `offset`.
@@ -79,7 +84,7 @@ impl LogSegments {
         self.by_base.range(start..).map(|(_, segment)| segment)
     }
 
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &LogSegment> {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &LogSegment> + Clone {
         self.by_base.values()
     }
 

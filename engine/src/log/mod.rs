@@ -1,6 +1,6 @@
 //! The state machine of one log; synchronous; knows no ring, thread, clock or socket.
 //!
-//! In reading order: [`Log`] and its commands (append, read, locate, truncate, open), what carries
+//! In reading order: [`Log`] and its commands (append, read, locate, truncate, open, retention), what carries
 //! batches to stable storage (`write_pipeline`), segments and their indexes, recovery, the state
 //! beside the batches, and [`compaction`].
 
@@ -29,6 +29,7 @@ mod open_segments;
 mod read;
 mod recent_batches;
 mod recovery;
+mod retention;
 mod time_index;
 mod truncate;
 mod txn_index;

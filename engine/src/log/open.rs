@@ -5,7 +5,7 @@
 //! any doubt they are made anew from the batches. Nothing below the recovery point is ever cut or
 //! dropped. Blocking; tested in `tests/log_recovery.rs` and `tests/log_model.rs`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -131,19 +131,27 @@ pub enum OpenError {
 /// The files of the directory by what they are.
 #[derive(Default)]
 pub(super) struct Listing {
-    numbered: BTreeMap<FileKind, BTreeSet<Offset>>,
+    numbered: BTreeMap<FileKind, BTreeMap<Offset, TimestampMs>>,
 }
 
 impl Listing {
     /// In order.
     pub(super) fn of(&self, kind: FileKind) -> Vec<Offset> {
-        self.numbered.get(&kind).into_iter().flatten().copied().collect()
+        self.numbered
+            .get(&kind)
+            .into_iter()
+            .flat_map(BTreeMap::keys)
+            .copied()
+            .collect()
     }
 
     pub(super) fn has(&self, kind: FileKind, offset: Offset) -> bool {
-        self.numbered
-            .get(&kind)
-            .is_some_and(|offsets| offsets.contains(&offset))
+        self.modified_at(kind, offset).is_some()
+    }
+
+    /// When the file was last modified, as storage tells; `None` where there is no such file.
+    pub(super) fn modified_at(&self, kind: FileKind, offset: Offset) -> Option<TimestampMs> {
+        self.numbered.get(&kind)?.get(&offset).copied()
     }
 }
 
@@ -208,6 +216,7 @@ impl Opening<'_> {
     fn run(&mut self) -> Result<Log, OpenError> {
         let listing = self.list()?;
         let segments = self.open_segments(&listing)?;
+        self.remove_orphans(&listing)?;
         let log_end_offset = segments.active().next_offset();
         let log_start_offset = self.options.log_start_offset.max(segments.first().base_offset);
         let place = Place {
@@ -282,6 +291,18 @@ impl Opening<'_> {
         Ok(State { producers, epochs })
     }
 
+    /// Removes indexes whose segment is gone: a crash came between the two.
+    fn remove_orphans(&mut self, listing: &Listing) -> Result<(), OpenError> {
+        for kind in FileKind::INDEXES {
+            for base in listing.of(kind) {
+                if !listing.has(FileKind::Log, base) {
+                    remove_if_there(kind.path(self.dir, base), self.storage)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Leaves no file open behind a log that does not open.
     fn close_files(&mut self) {
         for number in 0..self.next_file {
@@ -313,7 +334,8 @@ impl Opening<'_> {
             match FileName::parse(&entry.name) {
                 _ if entry.is_dir => self.report.foreign.push(entry.name),
                 FileName::Numbered(kind, offset) => {
-                    listing.numbered.entry(kind).or_default().insert(offset);
+                    let offsets = listing.numbered.entry(kind).or_default();
+                    offsets.insert(offset, entry.modified_at);
                 }
                 FileName::Fixed => self.sync_failed |= entry.name == SYNC_FAILED,
                 FileName::Temporary => {

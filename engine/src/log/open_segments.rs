@@ -23,7 +23,7 @@ use super::time_index::TimeIndex;
 use super::txn_index::TransactionIndex;
 use crate::io::{FileId, OpenMode};
 use crate::record::{BATCH_HEADER_LEN, BatchError, BatchHeader};
-use crate::types::Offset;
+use crate::types::{Offset, TimestampMs};
 
 /// A segment as its file says.
 struct Opened {
@@ -125,8 +125,11 @@ impl Opening<'_> {
         } else {
             SegmentPhase::Open
         };
+        let modified_at = listing.modified_at(FileKind::Log, base);
+        let modified_at = modified_at.filter(|&at| at != TimestampMs::NONE);
+        let modified_at = modified_at.map_or(self.options.now, |at| at.min(self.options.now));
         let new_segment = || {
-            let mut segment = LogSegment::new(base, file, phase, self.options.now);
+            let mut segment = LogSegment::new(base, file, phase, modified_at);
             segment.index_files = indexed;
             segment
         };

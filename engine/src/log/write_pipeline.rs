@@ -12,10 +12,11 @@
 //! `tests/log_append.rs` and `tests/log_model.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
+use super::file_name::Suffix;
 use super::log_segment::SegmentPhase;
 use super::log_segments::LogSegments;
 use crate::config::FlushPolicy;
@@ -84,6 +85,8 @@ pub(super) enum Operation {
     Put(Put),
     /// A step of the replacement of segments.
     Swap(SwapStep),
+    /// The new names of files that are to be deleted; these are the old ones.
+    Retire { paths: Vec<PathBuf> },
     /// Nothing depends on it.
     Forget,
 }
@@ -139,6 +142,10 @@ pub(super) struct WritePipeline {
     writes: VecDeque<WriteGroup>,
     operations: BTreeMap<IoToken, Operation>,
     puts: VecDeque<Put>,
+    /// Files to be deleted in the next turn.
+    removals: Vec<PathBuf>,
+    /// Files to be deleted that did not get their new names.
+    retire_later: Vec<PathBuf>,
     /// Puts that are not durable yet and hold syncs back.
     puts_before_sync: u32,
     stall: Option<Stall>,
@@ -162,6 +169,8 @@ impl WritePipeline {
             writes: VecDeque::new(),
             operations: BTreeMap::new(),
             puts: VecDeque::new(),
+            removals: Vec::new(),
+            retire_later: Vec::new(),
             puts_before_sync: 0,
             stall: None,
             poison: None,
@@ -192,12 +201,39 @@ impl WritePipeline {
     }
 
     fn nothing_waits(&self) -> bool {
-        self.staged.is_empty() && self.writes.is_empty() && self.puts.is_empty() && self.stall.is_none()
+        let nothing_to_write = self.staged.is_empty() && self.writes.is_empty() && self.puts.is_empty();
+        nothing_to_write && self.removals.is_empty() && self.stall.is_none()
     }
 
     /// Whether a whole-file write waits or is in flight.
     pub(super) fn has_puts(&self) -> bool {
         !self.puts.is_empty() || self.any(|op| matches!(op, Operation::Put(_))) || self.is_stalled()
+    }
+
+    /// Whether a whole-file write of `path` waits or is in flight.
+    pub(super) fn has_put(&self, path: &Path) -> bool {
+        let is_of_path = |op: &Operation| matches!(op, Operation::Put(put) if put.path == path);
+        let mut failed = self.stall.iter().flat_map(|stall| &stall.failed);
+        self.puts.iter().any(|put| put.path == path) || self.any(is_of_path) || failed.any(is_of_path)
+    }
+
+    /// Forgets the whole-file writes of `paths`; whether none of them is under way.
+    pub(super) fn cancel_puts(&mut self, paths: &[PathBuf]) -> bool {
+        let is_of_paths = |op: &Operation| matches!(op, Operation::Put(put) if paths.contains(&put.path));
+        if self.any(is_of_paths) {
+            return false;
+        }
+        self.puts.retain(|put| !paths.contains(&put.path));
+        if let Some(stall) = &mut self.stall
+            && !stall.failed.is_empty()
+        {
+            stall.failed.retain(|op| !is_of_paths(op));
+            // Whatever wants room next finds out whether there is some.
+            if stall.failed.is_empty() {
+                self.stall = None;
+            }
+        }
+        true
     }
 
     pub(super) fn stage(&mut self, batch: StagedBatch) {
@@ -248,6 +284,34 @@ impl WritePipeline {
         self.operations
             .remove(&token)
             .expect("INV-LOG-4: a request completes exactly once")
+    }
+
+    /// Gives files the names of deleted ones, after those that were refused theirs before.
+    pub(super) fn retire(&mut self, paths: Vec<PathBuf>, queue: &mut IoQueue) {
+        let mut all = std::mem::take(&mut self.retire_later);
+        all.extend(paths);
+        if all.is_empty() {
+            return;
+        }
+        let renames = all
+            .iter()
+            .map(|path| (path.clone(), Suffix::Deleted.on(path)))
+            .collect();
+        self.push(Operation::Retire { paths: all }, IoOp::Rename { renames }, queue);
+    }
+
+    /// Files have new names, durably: they can be deleted, and a crash does not bring them back.
+    pub(super) fn handle_retired(&mut self, paths: &[PathBuf]) {
+        self.removals
+            .extend(paths.iter().map(|path| Suffix::Deleted.on(path)));
+    }
+
+    /// Deletes what is to be deleted.
+    pub(super) fn poll_removals(&mut self, queue: &mut IoQueue) {
+        let paths = std::mem::take(&mut self.removals);
+        if !paths.is_empty() {
+            self.push_forget(IoOp::Remove { paths }, queue);
+        }
     }
 
     /// Whether room may be asked for: the disk is not known to be full. On a full disk, when it is
@@ -437,6 +501,8 @@ impl WritePipeline {
     pub(super) fn handle_failure(&mut self, operation: Operation, error: IoError) {
         match operation {
             Operation::Forget => {}
+            // Deleted under their own names, any of them could come back after a power loss.
+            Operation::Retire { paths } => self.retire_later.extend(paths),
             Operation::Write { .. } | Operation::Create { .. } | Operation::Put(_) | Operation::Swap(_)
                 if error.is_storage_full() =>
             {

@@ -13,8 +13,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use crate::io::{DirEntry, FileId, IoError, OpenMode, Storage};
+use crate::types::TimestampMs;
 
 /// An open file: its descriptor and, for messages, the path it was opened by.
 ///
@@ -129,6 +131,7 @@ impl Storage for FileTable {
                 name: entry.file_name().to_string_lossy().into_owned(),
                 len_bytes: if metadata.is_dir() { 0 } else { metadata.len() },
                 is_dir: metadata.is_dir(),
+                modified_at: modified_at(&metadata),
             });
         }
         entries.sort();
@@ -206,6 +209,15 @@ impl Storage for FileTable {
         }
         sync_dir(to_dir)
     }
+}
+
+fn modified_at(metadata: &fs::Metadata) -> TimestampMs {
+    let since = metadata
+        .modified()
+        .ok()
+        .and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    let millis = since.and_then(|since| i64::try_from(since.as_millis()).ok());
+    millis.map_or(TimestampMs::NONE, TimestampMs)
 }
 
 /// Reads until `buf` is full or the file ends.

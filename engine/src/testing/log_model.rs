@@ -6,6 +6,7 @@
 //! a seed in `tests/log_model.rs`, by a fuzzer's bytes in the fuzz target `log_ops`. Panics where the log and
 //! the model differ.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 
 use bytes::BytesMut;
@@ -35,9 +36,25 @@ pub struct LogModel {
     recovery_point: Offset,
     /// Batches made, refused ones included.
     appended: u64,
+    /// With retention: the log start as its owner has recorded it last, which may be behind.
+    recorded_start: Option<Offset>,
+    /// The highest that the log start has been. A crash may bring back segments below, but not the epochs
+    /// that had been forgotten with them.
+    start_reached: Offset,
 }
 
 impl LogModel {
+    /// As [`run_seed`](Self::run_seed), of a log that retention looks at now and then.
+    pub fn run_retaining_seed(seed: u64, steps: usize) {
+        let mut random = Random::new(seed);
+        let mut choose = |bound| random.index(bound);
+        let mut model = Self::new(&mut choose).with_retention();
+        for _ in 0..steps {
+            model = model.step(&mut choose);
+        }
+        model.finish();
+    }
+
     /// Runs `steps` steps that follow from `seed`, then stops the log and opens it again.
     pub fn run_seed(seed: u64, steps: usize) {
         let mut random = Random::new(seed);
@@ -69,12 +86,26 @@ impl LogModel {
             batches: Vec::new(),
             recovery_point: Offset(0),
             appended: 0,
+            recorded_start: None,
+            start_reached: Offset(0),
         }
+    }
+
+    /// From now on steps may enforce retention, and the log start is recorded only at checkpoints and
+    /// where records were deleted on request.
+    #[must_use]
+    pub fn with_retention(mut self) -> Self {
+        self.recorded_start = Some(self.driver.log.log_start_offset());
+        self
     }
 
     /// Does one thing.
     #[must_use]
     pub fn step(mut self, choose: Choose<'_>) -> Self {
+        if self.recorded_start.is_some() && choose(12) == 0 {
+            self.retain(choose);
+            return self;
+        }
         match choose(24) {
             0..=6 => {
                 let (records, idempotent) = (1 + number::<i32>(choose(3)), choose(2) == 1);
@@ -94,7 +125,7 @@ impl LogModel {
                 self.settle();
                 self.check_unless_poisoned();
             }
-            16 => self.recovery_point = self.driver.log.flushed_offset(),
+            16 => self.checkpoint(),
             17 => {
                 let from = self.offset(choose, self.driver.log.log_end_offset());
                 self.check_reads(from, number(1 + choose(2_000)));
@@ -112,6 +143,8 @@ impl LogModel {
                 let driver = &mut self.driver;
                 let moved = driver.log.increment_log_start_offset(offset, &mut driver.queue);
                 assert_eq!(moved, Ok(()));
+                self.start_reached = self.start_reached.max(driver.log.log_start_offset());
+                self.record_start();
             }
             21 => self.driver.log.request_flush(),
             22 => self = self.restart(choose),
@@ -188,6 +221,42 @@ impl LogModel {
         }
     }
 
+    fn checkpoint(&mut self) {
+        self.recovery_point = self.driver.log.flushed_offset();
+        self.record_start();
+    }
+
+    fn record_start(&mut self) {
+        if let Some(recorded) = &mut self.recorded_start {
+            *recorded = self.driver.log.log_start_offset();
+        }
+    }
+
+    /// Nothing goes that is young enough, nor so much that less than the limit is left.
+    fn retain(&mut self, choose: Choose<'_>) {
+        let bytes = (choose(2) == 0).then(|| number::<u64>(choose(8_000)));
+        let ms = (choose(2) == 0).then(|| number::<i64>(choose(1_000)));
+        let driver = &mut self.driver;
+        let mut config = driver.log.config().clone();
+        (config.retention_bytes, config.retention_ms) = (bytes, ms);
+        driver.log.set_config(config);
+        let (before, committed) = (driver.log.log_start_offset(), driver.log.flushed_offset());
+        let moved = driver
+            .log
+            .enforce_retention(committed, driver.now, &mut driver.queue);
+        let start = driver.log.log_start_offset();
+        assert_eq!(moved.unwrap_or(before), start);
+        self.start_reached = self.start_reached.max(start);
+        assert!(before <= start && start <= committed.max(before));
+        let now = driver.now.0;
+        let kept = self.batches.iter().filter(|batch| batch.last_offset() >= start);
+        let kept_bytes: u64 = kept.map(|batch| batch.len_bytes() as u64).sum();
+        let is_gone = |batch: &&BatchHeader| batch.last_offset() >= before && batch.last_offset() < start;
+        let mut gone = self.batches.iter().filter(is_gone);
+        let all_old = gone.all(|batch| ms.is_some_and(|ms| batch.max_timestamp().0 < now - ms));
+        assert!(all_old || bytes.is_some_and(|bytes| kept_bytes >= bytes));
+    }
+
     /// Makes a request fail once, for want of room or for good.
     fn fail_next(&mut self, choose: Choose<'_>) {
         let kinds = [
@@ -252,7 +321,7 @@ impl LogModel {
         let log = &self.driver.log;
         self.check_reads(log.log_start_offset(), 1 << 20);
         for batch in &self.batches {
-            if batch.base_offset() < log.log_start_offset() {
+            if batch.base_offset() < log.log_start_offset().max(self.start_reached) {
                 continue;
             }
             let epoch = batch.partition_leader_epoch();
@@ -323,8 +392,8 @@ impl LogModel {
     fn reopen(mut self) -> Self {
         let log = &mut self.driver.log;
         log.close(&mut self.driver.disk).expect("a still log closes");
-        self.recovery_point = log.flushed_offset();
         let end = log.log_end_offset();
+        self.checkpoint();
         let reopened = self.open(true);
         assert_eq!(reopened.driver.log.log_end_offset(), end);
         reopened
@@ -342,7 +411,24 @@ impl LogModel {
         let last = recovered.batches.last();
         assert!(last.is_none_or(|last| last.next_offset().max(start) == end));
         recovered.check_all();
+        recovered.check_no_rest();
         recovered
+    }
+
+    /// Opening leaves nothing of segments that were being removed.
+    fn check_no_rest(&self) {
+        let names = self
+            .driver
+            .disk
+            .paths()
+            .filter_map(|path| path.file_name()?.to_str());
+        let names: BTreeSet<&str> = names.collect();
+        for name in &names {
+            let base = name.split_once("index").and_then(|_| name.get(..20));
+            let log = base.map(|base| format!("{base}.log"));
+            let is_rest = name.ends_with(".deleted") || log.is_some_and(|log| !names.contains(log.as_str()));
+            assert!(!is_rest, "{names:?}");
+        }
     }
 
     fn open(self, clean_shutdown: bool) -> Self {
@@ -355,7 +441,7 @@ impl LogModel {
         } = self.driver;
         let options = OpenOptions {
             recovery_point: self.recovery_point,
-            log_start_offset: log.log_start_offset(),
+            log_start_offset: self.recorded_start.unwrap_or(log.log_start_offset()),
             clean_shutdown,
             now,
         };

@@ -1,10 +1,8 @@
 //! `ringlog serve`: the flags in terms of configuration keys, and the server.
 
-use tracing::warn;
-
 use super::args::ServeArguments;
 use super::error::CliError;
-use crate::config::{ConfigMap, ServerConfig};
+use crate::config::ServerConfig;
 use crate::server;
 
 /// Serves until SIGINT or SIGTERM.
@@ -27,9 +25,6 @@ pub(super) fn run(arguments: &ServeArguments) -> Result<(), CliError> {
             .map(|assignment| ("--set", assignment.clone())),
     );
     let config = ServerConfig::load(arguments.config.as_deref(), &flags)?;
-    for key in config.without_effect(&ConfigMap::new()) {
-        warn!(key, "this setting is accepted but has no effect yet");
-    }
     server::run(config)?;
     Ok(())
 }

@@ -155,8 +155,6 @@ pub struct Key {
     pub scope: KeyScope,
     /// Whether a running broker takes a new value.
     pub dynamic: bool,
-    /// Whether the setting has an effect yet; the documentation says so where it has none.
-    pub enforced: bool,
     /// What it does, in a sentence or two.
     pub doc: &'static str,
 }
@@ -171,7 +169,6 @@ impl Key {
             default,
             scope,
             dynamic: false,
-            enforced: true,
             doc,
         }
     }
@@ -190,7 +187,6 @@ impl Key {
             default,
             scope,
             dynamic: true,
-            enforced: true,
             doc,
         }
     }
@@ -204,7 +200,6 @@ impl Key {
             default,
             scope,
             dynamic: true,
-            enforced: true,
             doc,
         }
     }
@@ -219,13 +214,6 @@ impl Key {
     const fn dynamic(self) -> Self {
         Self {
             dynamic: true,
-            ..self
-        }
-    }
-
-    const fn not_yet(self) -> Self {
-        Self {
-            enforced: false,
             ..self
         }
     }
@@ -333,11 +321,15 @@ static KEYS: &[Key] = &[
     Key::broker("log.message.timestamp.type", TIMESTAMP, "CreateTime",
         "The broker's message.timestamp.type.").dynamic(),
     Key::broker("log.retention.bytes", KeyKind::Long(-1, i64::MAX), "-1",
-        "The broker's retention.bytes.").dynamic().not_yet(),
+        "The broker's retention.bytes.").dynamic(),
+    Key::broker("log.retention.check.interval.ms", KeyKind::Long(1, i64::MAX), "300000",
+        "How often each log is looked at for segments that retention lets go of."),
     Key::broker("log.retention.hours", KeyKind::Int(-1, HOURS_MAX), "168",
-        "The broker's retention.ms in hours, where log.retention.ms is unset; -1 keeps data forever.").dynamic().not_yet(),
+        "The broker's retention.ms in hours, where neither log.retention.ms nor log.retention.minutes is set; -1 keeps data forever.").dynamic(),
+    Key::broker("log.retention.minutes", KeyKind::Int(-1, I32_MAX), "",
+        "The broker's retention.ms in minutes, where log.retention.ms is unset.").unset().dynamic(),
     Key::broker("log.retention.ms", KeyKind::Long(-1, i64::MAX), "",
-        "The broker's retention.ms.").unset().dynamic().not_yet(),
+        "The broker's retention.ms.").unset().dynamic(),
     Key::broker("log.roll.hours", KeyKind::Int(1, HOURS_MAX), "168",
         "The broker's segment.ms in hours, where log.roll.ms is unset.").dynamic(),
     Key::broker("log.roll.ms", KeyKind::Long(1, i64::MAX), "",
@@ -386,10 +378,11 @@ static KEYS: &[Key] = &[
     Key::topic("min.compaction.lag.ms", LONG, &[from("log.cleaner.min.compaction.lag.ms")],
         "Records younger than this are not compacted."),
     Key::topic("retention.bytes", KeyKind::Long(-1, i64::MAX), &[from("log.retention.bytes")],
-        "Bytes a partition keeps at most; -1 is no limit.").not_yet(),
+        "The oldest segments go while those that remain hold at least so many bytes; -1 is no limit."),
     Key::topic("retention.ms", KeyKind::Long(-1, i64::MAX),
-        &[from("log.retention.ms"), Fallback { name: "log.retention.hours", scale: MS_PER_HOUR }],
-        "How long data is kept; -1 is forever.").not_yet(),
+        &[from("log.retention.ms"), Fallback { name: "log.retention.minutes", scale: 60_000 },
+            Fallback { name: "log.retention.hours", scale: MS_PER_HOUR }],
+        "A segment goes once its latest record is older than this; -1 keeps it forever."),
     Key::topic("segment.bytes", SEGMENT, &[from("log.segment.bytes")],
         "A segment is closed, and the next one begun, before it would pass this many bytes."),
     Key::topic("segment.ms", KeyKind::Long(1, i64::MAX),
@@ -439,7 +432,6 @@ mod tests {
                 let broker = find_key(ResourceKind::Broker, fallback.name).expect("the fallback exists");
                 assert!(broker.dynamic, "{} backs {}", broker.name, key.name);
                 assert_eq!(broker.default.is_some(), fallback == last, "{}", broker.name);
-                assert_eq!(broker.enforced, key.enforced, "{}", broker.name);
             }
         }
     }

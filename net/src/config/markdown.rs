@@ -14,8 +14,7 @@ Keys have Apache Kafka's names and meanings; those of ringlog's own say so. A br
 `--set key=value`; a flag wins over the file. Topic keys are set by `ringlog topic create|alter --set`
 or by any Kafka client. An unknown key or a bad value is refused, never ignored.
 
-Keys marked *dynamic* can be altered while the broker runs. Keys marked *no effect yet* are accepted, so
-that clients and files that set them work, and change nothing.
+Keys marked *dynamic* can be altered while the broker runs.
 
 This page is generated from the table in `net/src/config/keys.rs` and checked by a test;
 `UPDATE_DOCS=1 cargo test -p ringlog-net configuration_page` writes it anew.
@@ -53,9 +52,6 @@ fn row(page: &mut String, resource: ResourceKind, key: &Key) {
     let mut notes = String::new();
     if key.dynamic && resource == ResourceKind::Broker {
         notes.push_str(" *Dynamic.*");
-    }
-    if !key.enforced {
-        notes.push_str(" **No effect yet.**");
     }
     let accepted = match key.kind {
         KeyKind::OneOf(words) | KeyKind::AnyOf(words) => words

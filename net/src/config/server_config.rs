@@ -58,6 +58,8 @@ pub struct ServerConfig {
     pub connection_idle_max: Duration,
     /// `fetch.max.bytes`.
     pub fetch_bytes_max: usize,
+    /// `log.retention.check.interval.ms`, 1 ms or more.
+    pub retention_check_interval: Duration,
     /// `shards`, already resolved to a number: 1 or more.
     pub shards: usize,
     /// `io.backend`.
@@ -136,20 +138,6 @@ impl ServerConfig {
         &self.dynamics
     }
 
-    /// Names of the keys that were set, here or on a topic, and have no effect yet.
-    pub fn without_effect<'a>(&'a self, topic: &'a ConfigMap) -> impl Iterator<Item = &'static str> + 'a {
-        let broker = self.statics.keys().chain(self.dynamics.keys());
-        broker
-            .filter_map(|name| find_key(ResourceKind::Broker, name))
-            .chain(
-                topic
-                    .keys()
-                    .filter_map(|name| find_key(ResourceKind::Topic, name)),
-            )
-            .filter(|key| !key.enforced)
-            .map(|key| key.name)
-    }
-
     pub(super) fn statics(&self) -> &ConfigMap {
         &self.statics
     }
@@ -212,6 +200,9 @@ impl ServerConfig {
             inflight_requests_max: size("max.inflight.requests.per.connection"),
             connection_idle_max: Duration::from_millis(number("connections.max.idle.ms").unsigned_abs()),
             fetch_bytes_max: size("fetch.max.bytes"),
+            retention_check_interval: Duration::from_millis(
+                number("log.retention.check.interval.ms").unsigned_abs(),
+            ),
             shards,
             io_backend: match needed("io.backend") {
                 "ring" => IoBackend::Ring,
@@ -440,13 +431,5 @@ mod tests {
             error.to_string().contains("less than socket.request.max.bytes"),
             "{error}"
         );
-    }
-
-    #[test]
-    fn keys_without_effect_are_named_once_set() {
-        let config = ServerConfig::from_pairs(&[("log.retention.hours", "1")]).expect("usable");
-        let topic = ConfigMap::from([("retention.ms".to_owned(), "1".to_owned())]);
-        let names: Vec<_> = config.without_effect(&topic).collect();
-        assert_eq!(names, ["log.retention.hours", "retention.ms"]);
     }
 }

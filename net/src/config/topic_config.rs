@@ -45,6 +45,7 @@ impl ServerConfig {
         let number = |name| text(name).parse::<i64>().expect("accepted as a number");
         let size = |name| u32::try_from(number(name)).expect("the table keeps it from 0 to 2^31");
         let policy = text("cleanup.policy");
+        let deletes = policy.split(',').any(|word| word == "delete");
         let compaction = policy
             .split(',')
             .any(|word| word == "compact")
@@ -63,6 +64,8 @@ impl ServerConfig {
         LogConfig {
             segment_bytes: size("segment.bytes"),
             segment_ms,
+            retention_ms: Some(number("retention.ms")).filter(|&ms| deletes && ms >= 0),
+            retention_bytes: u64::try_from(number("retention.bytes")).ok().filter(|_| deletes),
             index_interval_bytes: size("index.interval.bytes"),
             max_message_bytes: size("max.message.bytes"),
             flush_policy: match text("flush.policy").as_str() {
@@ -142,6 +145,30 @@ mod tests {
         ]);
         assert_eq!(config.segment_ms, 5000);
         assert_eq!(config.compaction.expect("compact").min_dirty_ratio_ppm, 100_000);
+    }
+
+    #[test]
+    fn a_policy_without_delete_keeps_everything() {
+        let limits = [("retention.ms", "5"), ("retention.bytes", "5")];
+        let retention = |policy| {
+            let config = broker(&[]).log_config(&map(&[limits[0], limits[1], ("cleanup.policy", policy)]));
+            (config.retention_ms, config.retention_bytes)
+        };
+        assert_eq!(retention("compact"), (None, None));
+        assert_eq!(retention("compact,delete"), (Some(5), Some(5)));
+    }
+
+    #[test]
+    fn retention_counts_in_ms_or_else_minutes_or_else_hours_and_minus_one_is_no_limit() {
+        let ms = |pairs: &[_]| broker(pairs).log_config(&ConfigMap::new()).retention_ms;
+        assert_eq!(ms(&[("log.retention.hours", "2")]), Some(7_200_000));
+        let minutes = [("log.retention.hours", "2"), ("log.retention.minutes", "3")];
+        assert_eq!(ms(&minutes), Some(180_000));
+        assert_eq!(ms(&[minutes[0], minutes[1], ("log.retention.ms", "4")]), Some(4));
+        assert_eq!(ms(&[minutes[0], ("log.retention.minutes", "-1")]), None);
+        let own = map(&[("retention.ms", "-1"), ("retention.bytes", "5")]);
+        let config = broker(&[("log.retention.ms", "4"), ("log.retention.bytes", "-1")]).log_config(&own);
+        assert_eq!((config.retention_ms, config.retention_bytes), (None, Some(5)));
     }
 
     #[test]

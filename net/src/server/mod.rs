@@ -2,7 +2,7 @@
 //!
 //! In reading order: how it starts and stops (`server`), what listens (`listener`, `limited_log`), one client
 //! (`connection`, `frame_reader`, `frame_pool`, `budget`), one request (`dispatch`, `handlers`, `response`,
-//! `error_map`), one core (`shard`, `shard_request`, `resolve`, `route`), and the changes to topics and
+//! `error_map`), one core (`shard`, `shard_request`, `resolve`, `retention`, `route`), and the changes to topics and
 //! settings (`control`, `control_request`, `topic_changes`,
 //! `config_changes`, `topic_name`, `data_dir`, `adopt`).
 
@@ -23,6 +23,7 @@ mod limited_log;
 mod listener;
 mod resolve;
 mod response;
+mod retention;
 mod route;
 #[expect(clippy::module_inception, reason = "the file is named after what it owns")]
 mod server;

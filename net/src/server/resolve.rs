@@ -10,6 +10,7 @@ use ringlog_engine::io::FileId;
 use ringlog_engine::log::{Narrow, ReadPlan, Scan};
 use ringlog_engine::rt::residency::read_nowait;
 use ringlog_engine::rt::{FileRange, LogFile};
+use ringlog_engine::types::Offset;
 use ringlog_replication::request::{FetchError, FetchPartition, FetchResult, Fetched};
 use ringlog_replication::types::TopicIdPartition;
 use tokio::sync::oneshot;
@@ -26,21 +27,18 @@ pub(super) fn answer_fetch(
     results: Vec<FetchResult>,
     to: oneshot::Sender<Vec<FetchedResult>>,
 ) {
-    let located = |result: &FetchResult| match result {
-        Ok(Fetched { plan: Some(plan), .. }) => plan.is_located(),
+    let ready = |result: &FetchResult| match result {
+        Ok(Fetched { plan: Some(plan), .. }) => plan.is_located() && file(shard, plan.file).is_some(),
         Ok(Fetched { plan: None, .. }) | Err(_) => true,
     };
-    if results.iter().all(located) {
-        let _ = to.send(
-            results
-                .into_iter()
-                .map(|result| {
-                    let fetched = result?;
-                    let available_bytes = available_bytes(&fetched);
-                    range_of(shard, fetched, available_bytes)
-                })
-                .collect(),
-        );
+    if results.iter().all(ready) {
+        let answer = |fetched: Fetched| {
+            let available_bytes = available_bytes(&fetched);
+            let range = fetched.plan.as_ref();
+            let range = range.and_then(|plan| Some(range_of(plan, file(shard, plan.file)?)));
+            fetched_range(fetched, range, available_bytes)
+        };
+        let _ = to.send(results.into_iter().map(|result| result.map(answer)).collect());
         return;
     }
     let shard = shard.clone();
@@ -60,43 +58,71 @@ fn available_bytes(fetched: &Fetched) -> u64 {
     fetched.plan.as_ref().map_or(0, ReadPlan::available_bytes)
 }
 
-fn range_of(shard: &Shard, fetched: Fetched, available_bytes: u64) -> FetchedResult {
-    let range = match fetched.plan {
-        None => None,
-        Some(plan) => Some(FetchRange {
-            file: FileRange {
-                file: file(shard, plan.file)?,
-                position: plan.position,
-                len_bytes: plan.len_bytes,
-            },
-            first_batch_bytes: plan.first_batch_bytes(),
-        }),
-    };
-    Ok(FetchedRange {
+fn range_of(plan: &ReadPlan, file: Arc<LogFile>) -> FetchRange {
+    FetchRange {
+        file: FileRange {
+            file,
+            position: plan.position,
+            len_bytes: plan.len_bytes,
+        },
+        first_batch_bytes: plan.first_batch_bytes(),
+    }
+}
+
+fn fetched_range(fetched: Fetched, range: Option<FetchRange>, available_bytes: u64) -> FetchedRange {
+    FetchedRange {
         range,
         available_bytes,
         high_watermark: fetched.high_watermark,
         last_stable_offset: fetched.last_stable_offset,
         log_start_offset: fetched.log_start_offset,
         aborted_transactions: fetched.aborted_transactions,
-    })
+    }
 }
 
-fn file(shard: &Shard, file: FileId) -> Result<Arc<LogFile>, FetchError> {
-    let found = shard.io.files().borrow().file(file);
-    found.ok_or_else(|| FetchError::Storage("the segment was just deleted".into()))
+/// The file of a segment, unless the segment has been removed since it was planned for.
+fn file(shard: &Shard, file: FileId) -> Option<Arc<LogFile>> {
+    shard.io.files().borrow().file(file)
+}
+
+/// Plans once more for a fetch, from `offset` on.
+fn plan_again(shard: &Shard, fetched: &mut Fetched, offset: Offset) -> Result<(), FetchError> {
+    let request = FetchPartition {
+        offset,
+        ..fetched.request
+    };
+    (fetched.plan, fetched.aborted_transactions) = shard.with_broker(|broker| {
+        let partition = broker
+            .partition(request.partition)
+            .ok_or(FetchError::UnknownPartition)?;
+        let aborted = partition.aborted_transactions(&request, fetched.isolation);
+        let plan = partition.read_plan(&request, fetched.isolation)?;
+        Ok::<_, FetchError>((plan, aborted))
+    })?;
+    Ok(())
 }
 
 async fn locate(shard: &Rc<Shard>, mut fetched: Fetched) -> FetchedResult {
     let available_bytes = available_bytes(&fetched);
-    let (mut segments, mut restarted) = (0, false);
+    let mut restarted = false;
+    let mut segments = 0;
     while segments < SEGMENTS_MAX {
-        let Some(plan) = &mut fetched.plan else { break };
+        let Some(plan) = &mut fetched.plan else {
+            return Ok(fetched_range(fetched, None, available_bytes));
+        };
+        let Some(file) = file(shard, plan.file) else {
+            // The offset is below the log start now, which the reader is told, or it is elsewhere.
+            (segments, restarted) = (segments + 1, false);
+            let offset = fetched.request.offset;
+            plan_again(shard, &mut fetched, offset)?;
+            continue;
+        };
         if plan.is_located() {
-            break;
+            let range = range_of(plan, file);
+            return Ok(fetched_range(fetched, Some(range), available_bytes));
         }
         let before = plan.scan_position();
-        let chunk = read_headers(shard, plan).await?;
+        let chunk = read_headers(shard, plan, file).await?;
         match plan
             .narrow(&chunk)
             .map_err(|error| FetchError::Storage(error.to_string()))?
@@ -113,40 +139,30 @@ async fn locate(shard: &Rc<Shard>, mut fetched: Fetched) -> FetchedResult {
             Narrow::Nothing => fetched.plan = None,
             Narrow::NextSegment(offset) => {
                 (segments, restarted) = (segments + 1, false);
-                let next = FetchPartition {
-                    offset,
-                    ..fetched.request
-                };
-                let isolation = fetched.isolation;
-                (fetched.plan, fetched.aborted_transactions) = shard.with_broker(|broker| {
-                    let partition = broker
-                        .partition(next.partition)
-                        .ok_or(FetchError::UnknownPartition)?;
-                    let aborted = partition.aborted_transactions(&next, isolation);
-                    partition.read_plan(&next, isolation).map(|plan| (plan, aborted))
-                })?;
+                plan_again(shard, &mut fetched, offset)?;
             }
         }
     }
-    if fetched.plan.as_ref().is_some_and(|plan| !plan.is_located()) {
-        return Err(FetchError::Storage(
-            "no batch was found in too many segments".into(),
-        ));
-    }
-    range_of(shard, fetched, available_bytes)
+    Err(FetchError::Storage(
+        "no batch was found in too many segments".into(),
+    ))
 }
 
-async fn read_headers(shard: &Rc<Shard>, plan: &ReadPlan) -> Result<Vec<u8>, FetchError> {
+async fn read_headers(shard: &Rc<Shard>, plan: &ReadPlan, file: Arc<LogFile>) -> Result<Vec<u8>, FetchError> {
     let len_bytes = usize::try_from(plan.scan_bytes()).expect("32 bits fit");
-    let chunk = read(shard, plan.file, plan.scan_position(), len_bytes).await?;
+    let chunk = read(shard, file, plan.scan_position(), len_bytes).await?;
     shard.io.counters().fetch_bytes_copied.add(chunk.len() as u64);
     Ok(chunk)
 }
 
 /// Reads up to `len_bytes`, fewer at the end of the file.
-async fn read(shard: &Shard, id: FileId, position: u64, len_bytes: usize) -> Result<Vec<u8>, FetchError> {
+async fn read(
+    shard: &Shard,
+    file: Arc<LogFile>,
+    position: u64,
+    len_bytes: usize,
+) -> Result<Vec<u8>, FetchError> {
     let storage = |error: &dyn std::error::Error| FetchError::Storage(error.to_string());
-    let file = file(shard, id)?;
     let mut chunk = vec![0; len_bytes];
     match read_nowait(&file, position, &mut chunk).map_err(|error| storage(&error))? {
         // Short also where the next page is not in memory.
@@ -182,10 +198,14 @@ pub(super) async fn find_offset(
             Ok::<_, FetchError>((plan, partition.high_watermark()))
         })?;
         let Some(mut plan) = plan else { return Ok(None) };
+        let Some(file) = file(shard, plan.file) else {
+            // The segment has just been removed: look again from the new log start.
+            continue;
+        };
         let scan = loop {
             let left = plan.end_position.saturating_sub(plan.position);
             let len_bytes = usize::try_from(left).map_or(plan.len_bytes, |left| left.min(plan.len_bytes));
-            let chunk = read(shard, plan.file, plan.position, len_bytes).await?;
+            let chunk = read(shard, file.clone(), plan.position, len_bytes).await?;
             match plan
                 .search(&chunk)
                 .map_err(|error| FetchError::Storage(error.to_string()))?

@@ -20,14 +20,15 @@ use ringlog_engine::rt::ShardIo;
 use ringlog_engine::rt::mailbox::{Mailbox, MailboxReceiver};
 use ringlog_engine::types::{LogId, TimestampMs};
 use ringlog_replication::BrokerShard;
+use ringlog_replication::broker_shard::RetentionStep;
 use ringlog_replication::partition::Partition;
 use ringlog_replication::request::{FetchError, FetchRequest, ProduceRequest, ProduceResult, Reply};
 use ringlog_replication::types::{MonotonicMs, Now, RequestId, TopicIdPartition};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::control_request::ControlRequest;
-use super::resolve;
 use super::shard_request::{FetchedResult, LogCheckpoint, OpenPartition, ShardRequest, View};
+use super::{resolve, retention};
 use crate::config::ServerConfig;
 use crate::metadata::MetadataImage;
 
@@ -292,6 +293,14 @@ impl Shard {
         Ok(())
     }
 
+    /// See [`BrokerShard::enforce_retention`].
+    pub(super) fn enforce_retention(&self, from: LogId, count: usize) -> RetentionStep {
+        self.touched.notify_one();
+        self.broker
+            .borrow_mut()
+            .enforce_retention(from, count, self.now())
+    }
+
     /// Looks at the partitions without changing them.
     pub(crate) fn with_broker<T>(&self, look: impl FnOnce(&BrokerShard) -> T) -> T {
         look(&self.broker.borrow())
@@ -396,6 +405,8 @@ fn checkpoints(broker: &BrokerShard) -> Vec<LogCheckpoint> {
 
 /// Runs a shard until it is told to stop.
 pub(crate) async fn run(shard: Rc<Shard>, mut mailbox: MailboxReceiver<ShardRequest>) {
+    let interval = shard.config().retention_check_interval;
+    tokio::task::spawn_local(retention::run(shard.clone(), interval));
     let mut completions = Vec::new();
     let mut messages = Vec::with_capacity(MESSAGES_PER_TURN);
     let mut stop: Option<oneshot::Sender<Vec<LogCheckpoint>>> = None;

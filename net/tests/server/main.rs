@@ -15,6 +15,7 @@ mod load;
 mod mutants;
 mod produce;
 mod producers;
+mod retention;
 mod start;
 mod topics;
 mod transactions;

@@ -9,6 +9,7 @@ use std::path::Path;
 use super::SimDisk;
 use super::faults::{Half, OpKind};
 use crate::io::{DirEntry, FileId, OpenMode, Storage};
+use crate::types::TimestampMs;
 
 impl SimDisk {
     fn strike(&mut self, kind: OpKind, path: &Path) -> io::Result<()> {
@@ -39,6 +40,7 @@ impl Storage for SimDisk {
                     .into_owned(),
                 len_bytes: file.map_or(0, |file| self.inodes[file].current.len() as u64),
                 is_dir: file.is_none(),
+                modified_at: TimestampMs::NONE,
             })
             .collect();
         entries.sort();
