@@ -1,0 +1,11 @@
+//! A disk whose power is cut and whose requests fail, under the real kernel.
+//!
+//! [`disk`] serves a file over FUSE; a loop device stands on it, and a file system on that, so that
+//! every write and flush a program causes passes through here. Knows no broker.
+#![forbid(unsafe_code)]
+
+pub mod disk;
+pub mod random;
+
+/// What the programs of this crate end with; a failure is told to a person.
+pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
