@@ -67,6 +67,10 @@ strace: _release
 disk-full: _release
     net/tests/interop/disk_full.sh
 
+# Cut the power under the engine at so many points; FS=xfs takes xfs for ext4 (needs root, FUSE and loop devices).
+power-cut POINTS="50" *SEED: _faults
+    fuzz/faults/power_cut.sh "$@"
+
 # Kill a broker under load that many times, and look for all it acknowledged.
 kill9 ROUNDS="3" *SEED: _release
     net/tests/kill9/run.sh "$@"
@@ -92,3 +96,6 @@ _docs:
 
 _release:
     cargo build --release
+
+_faults:
+    cargo build --release -p ringlog-faults
