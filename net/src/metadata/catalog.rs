@@ -36,7 +36,7 @@ pub struct Catalog {
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
     /// The file system failed.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}{}", path.display(), remedy(source))]
     Io {
         /// The metadata file.
         path: PathBuf,
@@ -51,6 +51,14 @@ pub enum CatalogError {
         /// What is wrong.
         problem: String,
     },
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::StorageFull {
+        "; free some space"
+    } else {
+        ""
+    }
 }
 
 #[derive(Serialize, Deserialize)]

@@ -193,7 +193,10 @@ async fn write_response(
             Segment::External { tag, .. } => {
                 let payload = usize::try_from(tag).expect("32 bits fit");
                 let range = &response.payloads[payload];
-                ensure_resident(&context.shard.io, range).await?;
+                // The first was seen to when the reply was made; a slow client may let the others grow cold.
+                if payload > 0 {
+                    ensure_resident(&context.shard.io, range).await?;
+                }
                 for piece in pieces(range) {
                     let sent = send_file(socket.as_ref(), &piece, context.shard.io.counters());
                     timeout(STALL_LIMIT, sent)

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use ringlog_engine::io::IoCompletion;
+use ringlog_engine::io::{IoCompletion, IoError};
 use ringlog_engine::log::compaction::CleanedSegment;
 use ringlog_engine::log::{Log, OpenError};
 use ringlog_engine::rt::ShardIo;
@@ -35,6 +35,9 @@ use crate::metadata::MetadataImage;
 /// Messages taken from the mailbox in one turn.
 const MESSAGES_PER_TURN: usize = 256;
 
+/// A full disk is mentioned so often while it is.
+const SAY_FULL_AGAIN: Duration = Duration::from_secs(60);
+
 /// What a connection or a handler may use of its shard; one thread only.
 #[derive(Debug)]
 pub(crate) struct Shard {
@@ -55,6 +58,7 @@ pub(crate) struct Shard {
     next_request: Cell<u64>,
     next_log: Cell<u32>,
     touched: Notify,
+    said_full: Cell<Option<Instant>>,
     started: Instant,
 }
 
@@ -90,6 +94,7 @@ impl Shard {
             next_request: Cell::new(0),
             next_log: Cell::new(0),
             touched: Notify::new(),
+            said_full: Cell::new(None),
             started: Instant::now(),
         })
     }
@@ -344,7 +349,24 @@ impl Shard {
     fn handle_completions(&self, completions: &mut Vec<IoCompletion>) {
         let mut broker = self.broker.borrow_mut();
         for completion in completions.drain(..) {
+            if let Err(error) = &completion.result {
+                self.say_failure(error);
+            }
             broker.handle_io(completion);
+        }
+    }
+
+    /// A log that failed says so a few times at most: then it is read-only. A full disk is tried again and again.
+    fn say_failure(&self, error: &IoError) {
+        if !error.is_storage_full() {
+            tracing::error!(%error, "storage failed; a log that cannot write or sync takes no records until the broker is restarted");
+        } else if self
+            .said_full
+            .get()
+            .is_none_or(|said| said.elapsed() > SAY_FULL_AGAIN)
+        {
+            self.said_full.set(Some(Instant::now()));
+            tracing::error!(%error, "the disk is full; records are refused until there is room");
         }
     }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use ringlog_engine::log::AbortedTxn;
 use ringlog_engine::rt::FileRange;
+use ringlog_engine::rt::residency::ensure_resident;
 use ringlog_engine::types::{LeaderEpoch, Offset};
 use ringlog_replication::request::{FetchError, FetchPartition, Isolation};
 use ringlog_replication::types::{RequestId, TopicId, TopicIdPartition};
@@ -27,7 +28,7 @@ use crate::server::error_map;
 use crate::server::response::{RequestInfo, Response};
 use crate::server::route::shard_of;
 use crate::server::shard::Shard;
-use crate::server::shard_request::{FetchCall, FetchedResult, ShardRequest};
+use crate::server::shard_request::{FetchCall, FetchRange, FetchedResult, ShardRequest};
 
 struct Topic {
     name: String,
@@ -113,8 +114,9 @@ pub(crate) async fn handle(context: &Context, request: Request) -> Result<Pendin
     };
     let shard = context.shard.clone();
     Ok(Box::pin(async move {
-        let results = fetch(&shard, calls, wait).await?;
-        assemble(info, &shard.image(), &topics, results, max_bytes).map(Some)
+        let mut results = fetch(&shard, calls, wait).await?;
+        fit(&shard, &topics, &mut results, max_bytes).await;
+        assemble(info, &shard.image(), &topics, results).map(Some)
     }))
 }
 
@@ -282,19 +284,45 @@ fn available_bytes(results: &[FetchedResult]) -> u64 {
         .sum()
 }
 
-/// Builds the reply; `max_bytes` bounds its records, but the first batch of all is always whole.
+/// Cuts what was found to what the reply may hold, in the client's order, and sees to it that it is in
+/// memory; `max_bytes` bounds the records, but the first batch of all is always whole. What cannot be
+/// read is the failure of its partition: once the reply is on its way only the connection could fail.
+async fn fit(shard: &Shard, topics: &[Topic], results: &mut Results, max_bytes: usize) {
+    let mut room = Room {
+        left: max_bytes,
+        empty: true,
+    };
+    for slot in topics.iter().flat_map(|topic| &topic.partitions) {
+        let State::Asked { shard: target, place } = slot.state else {
+            continue;
+        };
+        let result = results
+            .get_mut(&target)
+            .and_then(|results| results.get_mut(place));
+        let Some(result) = result else { continue };
+        let Ok(fetched) = result else { continue };
+        fetched.range = fetched.range.take().and_then(|range| room.take(range));
+        let Some(range) = &mut fetched.range else { continue };
+        let Err(error) = ensure_resident(&shard.io, &range.file).await else {
+            continue;
+        };
+        tracing::warn!(%error, "records cannot be read");
+        // What comes before them can still be had, batch by batch.
+        range.file.len_bytes = range.first_batch_bytes;
+        if ensure_resident(&shard.io, &range.file).await.is_err() {
+            *result = Err(FetchError::Storage(error.to_string()));
+        }
+    }
+}
+
+/// Builds the reply.
 fn assemble(
     info: RequestInfo,
     image: &MetadataImage,
     topics: &[Topic],
     mut results: Results,
-    max_bytes: usize,
 ) -> Result<Response, CloseReason> {
     let mut payloads = Vec::new();
-    let mut room = Room {
-        left: max_bytes,
-        empty: true,
-    };
     let responses = topics.iter().map(|topic| {
         // The topic may have been deleted while the request waited.
         let missing = match image.topic_by_id(topic.id) {
@@ -308,7 +336,7 @@ fn assemble(
             partitions: topic
                 .partitions
                 .iter()
-                .map(|slot| partition_data(slot, missing, &mut results, &mut room, &mut payloads))
+                .map(|slot| partition_data(slot, missing, &mut results, &mut payloads))
                 .collect(),
         }
     });
@@ -328,16 +356,17 @@ struct Room {
 
 impl Room {
     /// Takes as much of a range as there is room for: whole, or cut behind its first batch.
-    fn take(&mut self, mut file: FileRange, first_batch_bytes: u32) -> Option<FileRange> {
+    fn take(&mut self, mut range: FetchRange) -> Option<FetchRange> {
         let len = |bytes: u32| usize::try_from(bytes).expect("32 bits fit");
-        if len(first_batch_bytes) > self.left && !self.empty {
+        let first_batch_bytes = len(range.first_batch_bytes);
+        if first_batch_bytes > self.left && !self.empty {
             return None;
         }
-        let taken = len(file.len_bytes).min(self.left.max(len(first_batch_bytes)));
-        file.len_bytes = u32::try_from(taken).expect("no more than it was");
+        let taken = len(range.file.len_bytes).min(self.left.max(first_batch_bytes));
+        range.file.len_bytes = u32::try_from(taken).expect("no more than it was");
         self.left = self.left.saturating_sub(taken);
         self.empty = false;
-        Some(file)
+        Some(range)
     }
 }
 
@@ -345,7 +374,6 @@ fn partition_data(
     slot: &Slot,
     missing: ErrorCode,
     results: &mut Results,
-    room: &mut Room,
     payloads: &mut Vec<FileRange>,
 ) -> PartitionData<'static> {
     // An empty set of records, not null: older clients dereference it.
@@ -368,14 +396,10 @@ fn partition_data(
         Some(Err(error)) => return refused(error_map::fetch(error)),
         None => return refused(ErrorCode::UnknownServerError),
     };
-    let range = fetched
-        .range
-        .take()
-        .and_then(|range| room.take(range.file, range.first_batch_bytes));
-    let records = range.map_or_else(empty, |range| {
+    let records = fetched.range.take().map_or_else(empty, |range| {
         let tag = u32::try_from(payloads.len()).expect("fewer payloads than bytes in the request");
-        let len_bytes = range.len_bytes;
-        payloads.push(range);
+        let len_bytes = range.file.len_bytes;
+        payloads.push(range.file);
         Records::External { len_bytes, tag }
     });
     PartitionData {
