@@ -60,12 +60,13 @@ interop *CLIENTS: _release
 kafka-tools: _release
     net/tests/interop/kafka_tools.sh
 
-# Show that records are appended by io_uring and sent by sendfile; fill a broker's disk (needs root).
+# Show that records are appended by io_uring and sent by sendfile.
 strace: _release
     net/tests/interop/strace.sh
 
-disk-full: _release
-    net/tests/interop/disk_full.sh
+# Drive a broker on a disk that errs and on one that is full (needs root, FUSE and loop devices).
+disk-faults: _release _faults
+    net/tests/interop/disk_faults.sh
 
 # Cut the power under the engine at so many points; FS=xfs takes xfs for ext4 (needs root, FUSE and loop devices).
 power-cut POINTS="50" *SEED: _faults

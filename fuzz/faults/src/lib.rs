@@ -3,7 +3,7 @@
 //! [`disk`] serves a file over FUSE; a loop device stands on it, and a file system on that, so that
 //! every write and flush a program causes passes through here. [`power_cut`] records them under load
 //! and shows that what was acknowledged is there whenever the power goes. Knows no broker; the
-//! program is `power_cut`, run by the script beside this crate's `src`.
+//! programs are `power_cut` and `fault_disk`, run by the scripts beside this crate's `src`.
 #![forbid(unsafe_code)]
 
 pub mod disk;
