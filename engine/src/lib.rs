@@ -64,6 +64,9 @@
 //! When a sync happens that no call asks for is the log's [`FlushPolicy`](config::FlushPolicy): never (`Os`, the engine's default),
 //! after every write (`Group`), or in time (`Interval`). Whatever the policy, a segment is synced when it is full.
 //!
+//! Nothing is removed but by a truncation or a deletion: the engine itself enforces no retention and compacts nothing, whatever a
+//! log's settings say.
+//!
 //! A failed write or sync makes its log read-only until the engine is opened anew: the kernel may have dropped the pages, so a second
 //! sync that succeeds proves nothing. A full disk does not: appends are refused ([`log::AppendError::StorageFull`]), those already
 //! taken wait, and both go on by themselves once there is room.

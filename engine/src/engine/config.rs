@@ -27,7 +27,8 @@ pub struct EngineConfig {
     /// since: 1 ms or more, default one minute.
     pub checkpoint_interval: Duration,
     /// For logs that are opened without settings of their own. Default: [`LogConfig::default`], except that nothing is
-    /// synced which no call asks to be ([`FlushPolicy::Os`]).
+    /// synced which no call asks to be ([`FlushPolicy::Os`]). Settings of retention and compaction have no effect here: an engine
+    /// removes what it is told to, by a truncation, and nothing by itself.
     pub log: LogConfig,
 }
 
