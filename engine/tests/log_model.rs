@@ -22,6 +22,10 @@ const REGRESSIONS: &[(&str, u64)] = &[
         "a segment whose snapshot a crash had prevented lost its producers with the segments below it",
         41_074,
     ),
+    (
+        "segments that had been removed came back in part and told wrongly how far the producers had come",
+        59_604,
+    ),
 ];
 
 fn run(name: &str, seed: u64) {

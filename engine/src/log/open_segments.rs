@@ -38,7 +38,8 @@ struct Opened {
 impl Opening<'_> {
     /// Opens the segments in order, each with believable indexes; the last ends where the log ends.
     pub(super) fn open_segments(&mut self, listing: &Listing) -> Result<LogSegments, OpenError> {
-        let bases = listing.of(FileKind::Log);
+        let mut bases = listing.of(FileKind::Log);
+        self.remove_below_start(&mut bases, listing)?;
         let recovery_point = self.options.recovery_point;
         let below = bases.partition_point(|&base| base <= recovery_point);
         let mut segments: Option<LogSegments> = None;
@@ -176,7 +177,8 @@ impl Opening<'_> {
         let mut state = self.state_at(base, place, &listing.of(FileKind::Snapshot), verify)?;
         // The crash may have come before the snapshot of the roll. Without it nothing would tell how far
         // the producers had come, once the segments below are removed.
-        let rolled_without = verify && before.is_some() && !listing.has(FileKind::Snapshot, base);
+        let follows = before.is_some_and(|segments| segments.active().next_offset() == base);
+        let rolled_without = verify && follows && !listing.has(FileKind::Snapshot, base);
         let snapshot = rolled_without.then(|| producer_snapshot::encode(&state.producers));
         let bounds = (0, len_bytes, limit);
         let walked = self.walk_into(&mut segment, bounds, Check::Checksums, Some(&mut state))?;
@@ -387,17 +389,40 @@ impl Opening<'_> {
     fn drop_segments(&mut self, bases: &[Offset], listing: &Listing) -> Result<(), OpenError> {
         // From the last on, each for good before the next: whatever a crash leaves is a prefix of the log.
         for &base in bases.iter().rev() {
-            for kind in FileKind::ALL {
-                if listing.has(kind, base) {
-                    let path = kind.path(self.dir, base);
-                    self.storage
-                        .remove_file(&path)
-                        .map_err(|source| io_error("remove", path, source))?;
-                }
-            }
+            self.remove_segment(base, listing)?;
             sync_names(self.dir, self.storage)?;
         }
         self.report.dropped_segments.extend(bases);
+        Ok(())
+    }
+
+    /// Removes the segments that lie wholly below the log start, once there is a snapshot of the producers
+    /// at the first that stays. Some of those removed earlier may be back with the power, and others not: their
+    /// batches say no more how far the producers have come.
+    fn remove_below_start(&mut self, bases: &mut Vec<Offset>, listing: &Listing) -> Result<(), OpenError> {
+        let log_start_offset = self.options.log_start_offset;
+        let first = bases
+            .partition_point(|&base| base <= log_start_offset)
+            .saturating_sub(1);
+        let known = bases
+            .get(first)
+            .is_some_and(|&base| listing.has(FileKind::Snapshot, base));
+        if known {
+            for base in bases.drain(..first) {
+                self.remove_segment(base, listing)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_segment(&mut self, base: Offset, listing: &Listing) -> Result<(), OpenError> {
+        for kind in FileKind::ALL {
+            if listing.has(kind, base) {
+                let path = kind.path(self.dir, base);
+                let removed = self.storage.remove_file(&path);
+                removed.map_err(|source| io_error("remove", path, source))?;
+            }
+        }
         Ok(())
     }
 
