@@ -186,14 +186,15 @@ dump --files "$(joined "${indexes[@]}")"
 expect '^offset: [0-9]+ position: [0-9]+'
 expect_none 'Mismatches|mismatch|Exception'
 dump --index-sanity-check --files "$(joined "${indexes[@]}")"
-expect_count ${#indexes[@]} 'passed sanity check'
+# That of a segment with little left in it is empty.
+expect_count ${#indexes[@]} 'passed sanity check|is empty'
 step "kafka-dump-log of .timeindex"
 time_indexes=("$DATA"/lines-0/*.timeindex "$DATA"/compacted-0/*.timeindex)
 dump --files "$(joined "${time_indexes[@]}")"
 expect '^timestamp: [0-9]+ offset: [0-9]+'
 expect_none 'Found timestamp mismatch|Found out of order timestamp|mismatch|Exception'
 dump --index-sanity-check --files "$(joined "${time_indexes[@]}")"
-expect_count ${#time_indexes[@]} 'passed sanity check'
+expect_count ${#time_indexes[@]} 'passed sanity check|is empty'
 step "kafka-dump-log of .snapshot"
 snapshots=("$DATA"/lines-0/*.snapshot)
 [ -f "$DATA/lines-0/00000000000000003000.snapshot" ] || fail "a clean stop left no snapshot of the producers at the log's end"
