@@ -77,6 +77,10 @@ pub struct LogConfig {
     pub max_message_bytes: u32,
     /// See [`FlushPolicy`] (`flush.policy`).
     pub flush_policy: FlushPolicy,
+    /// Under [`FlushPolicy::Group`] a log that is appended to at a rate keeps zeros written ahead of its
+    /// data, at most so many bytes, which spares its syncs the metadata and writes each byte twice;
+    /// rounded down to a multiple of 4,096; 0 for none; default 8 MiB.
+    pub zero_window_bytes_max: u32,
     /// See [`TimestampType`] (`message.timestamp.type`).
     pub timestamp_type: TimestampType,
     /// How far a producer's timestamp may lie before the broker's clock
@@ -101,6 +105,7 @@ impl Default for LogConfig {
             index_interval_bytes: 4096,
             max_message_bytes: 1_048_588,
             flush_policy: FlushPolicy::default(),
+            zero_window_bytes_max: 8 << 20,
             timestamp_type: TimestampType::default(),
             timestamp_before_max_ms: i64::MAX,
             timestamp_after_max_ms: 3_600_000,

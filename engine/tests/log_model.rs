@@ -33,16 +33,27 @@ fn run(name: &str, seed: u64) {
     assert!(agrees.is_ok(), "{name}: seed {seed}");
 }
 
-#[test]
-fn the_log_agrees_with_its_model() {
+fn seeds() -> Range<u64> {
     let asked = env::var("RINGLOG_SEEDS").ok();
-    let seeds = asked.map_or(SEEDS, |asked| {
+    asked.map_or(SEEDS, |asked| {
         let ends = asked.split_once("..").expect("RINGLOG_SEEDS=FROM..TO");
         let end = |text: &str| text.parse::<u64>().expect("RINGLOG_SEEDS=FROM..TO");
         end(ends.0)..end(ends.1)
-    });
-    for seed in seeds {
+    })
+}
+
+#[test]
+fn the_log_agrees_with_its_model() {
+    for seed in seeds() {
         run("found now", seed);
+    }
+}
+
+#[test]
+fn a_log_with_zeros_ahead_of_its_data_agrees_with_its_model() {
+    for seed in seeds() {
+        let agrees = std::panic::catch_unwind(|| LogModel::run_seed_with_zeros(seed, 2 * STEPS));
+        assert!(agrees.is_ok(), "seed {seed}");
     }
 }
 

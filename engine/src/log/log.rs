@@ -21,9 +21,10 @@ use super::file_name::{FileKind, LEADER_EPOCH_CHECKPOINT};
 use super::leader_epoch_cache::LeaderEpochCache;
 use super::log_segment::SegmentPhase;
 use super::log_segments::LogSegments;
+use super::operation::{Operation, Put};
 use super::producer_state::ProducerState;
 use super::recent_batches::RecentBatches;
-use super::write_pipeline::{Operation, Poison, Put, WritePipeline};
+use super::write_pipeline::{Poison, WritePipeline};
 use crate::config::LogConfig;
 use crate::io::{FileId, IoCompletion, IoOp, IoQueue, Storage};
 use crate::types::{LeaderEpoch, LogId, Offset, ProducerId, TimestampMs};
@@ -74,6 +75,7 @@ impl Log {
         }
         match self.pipeline.poll_stall(now) {
             Ok(()) => {
+                self.pipeline.poll_zeros(&self.segments, &self.config, queue, now);
                 self.poll_create(queue);
                 self.poll_epochs();
                 self.poll_swap(queue);
@@ -103,9 +105,14 @@ impl Log {
             return;
         }
         match operation {
-            Operation::Write { next_offset } => {
-                self.pipeline.handle_write(next_offset);
+            Operation::Write => {
+                self.pipeline.handle_write();
                 self.pipeline.handle_room();
+            }
+            Operation::Zero => self.pipeline.zeros.handle_written(),
+            Operation::Cut => {
+                self.pipeline.zeros.handle_cut();
+                self.seal_flushed_segments();
             }
             Operation::Sync { up_to } => {
                 self.pipeline.flushed = self.pipeline.flushed.max(up_to);
@@ -344,7 +351,9 @@ impl Log {
     /// has index files only if it was wholly on stable storage when they were written. Recovery
     /// tells by that whether the end of a segment was lost.
     fn poll_create(&mut self, queue: &mut IoQueue) {
-        if self.segments.active().phase == SegmentPhase::Open {
+        // A segment that is followed by another has no zeros behind its data: recovery takes them for a
+        // lost end.
+        if self.segments.active().phase == SegmentPhase::Open || self.pipeline.zeros.segment().is_some() {
             return;
         }
         let mut previous = None;
@@ -386,7 +395,7 @@ impl Log {
 
     fn push_again(&mut self, operation: Operation, queue: &mut IoQueue) {
         match operation {
-            Operation::Write { next_offset } => self.pipeline.write_again(next_offset, queue),
+            Operation::Write => self.pipeline.submit_write(queue),
             Operation::Put(put) => self.pipeline.push_put(put, queue),
             Operation::Swap(step) => self.push_swap_step(step, queue),
             Operation::Create { segment } => {
@@ -394,7 +403,9 @@ impl Log {
                     self.push_create(segment, file, queue);
                 }
             }
-            Operation::Sync { .. }
+            Operation::Zero
+            | Operation::Cut
+            | Operation::Sync { .. }
             | Operation::RemoveIndexes { .. }
             | Operation::Retire { .. }
             | Operation::Forget => unreachable!("only what needs room is tried again"),
@@ -417,6 +428,7 @@ impl Log {
 
     /// Writes the indexes of segments that are rolled and wholly on stable storage.
     pub(super) fn seal_flushed_segments(&mut self) {
+        let zeros = self.pipeline.zeros.segment();
         let (flushed, active) = (self.pipeline.flushed, self.segments.active().base_offset);
         // Those that are not sealed yet are the last few.
         for segment in self.segments.iter_mut().rev() {
@@ -425,7 +437,8 @@ impl Log {
                 break;
             }
             // Stale index files are to be gone before new ones come.
-            if base == active || segment.next_offset() > flushed || segment.index_files {
+            if base == active || segment.next_offset() > flushed || segment.index_files || zeros == Some(base)
+            {
                 continue;
             }
             segment.phase = SegmentPhase::Sealed;

@@ -26,6 +26,7 @@ mod log_segments;
 mod offset_index;
 mod open;
 mod open_segments;
+mod operation;
 mod read;
 mod recent_batches;
 mod recovery;
@@ -34,6 +35,7 @@ mod time_index;
 mod truncate;
 mod txn_index;
 mod write_pipeline;
+mod zero_window;
 
 pub use append::{AppendError, AppendInfo};
 pub use locate::{Scan, ScanError, ScanPlan};

@@ -11,7 +11,7 @@
 use super::file_name::FileKind;
 use super::log::Log;
 use super::log_segment::{LogSegment, SegmentPhase};
-use super::write_pipeline::Operation;
+use super::operation::Operation;
 use crate::config::LogConfig;
 use crate::io::{IoOp, IoQueue};
 use crate::types::{Offset, TimestampMs};

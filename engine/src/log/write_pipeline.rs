@@ -19,17 +19,21 @@ use bytes::Bytes;
 use super::file_name::Suffix;
 use super::log_segment::SegmentPhase;
 use super::log_segments::LogSegments;
-use crate::config::FlushPolicy;
+use super::operation::{Operation, Put};
+use super::zero_window::{Tail, ZeroRequest, ZeroWindow};
+use crate::config::{FlushPolicy, LogConfig};
 use crate::io::{FileId, IoError, IoOp, IoQueue, IoToken};
 use crate::types::{LogId, Offset, TimestampMs};
 
 /// One write carries at most so many bytes, unless a single batch is larger: beyond 256 KiB a
 /// larger write gains no throughput and only delays the sync behind it.
 const GROUP_BYTES_MAX: usize = 256 * 1024;
-/// `IOV_MAX` of Linux.
-const GROUP_BUFFERS_MAX: usize = 1024;
-/// Two keep the device busy while the next group collects; more only make the groups smaller.
-const WRITES_IN_FLIGHT_MAX: usize = 2;
+/// One less than `IOV_MAX` of Linux, for the padding.
+const GROUP_BUFFERS_MAX: usize = 1023;
+/// Within zeros a group ends where a page does: a page that is written in part and not in memory would
+/// have to be read first.
+const PAGE_BYTES: u32 = 4096;
+static PADDING: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
 /// Bytes appended and not yet written that one log may hold.
 pub(super) const STAGED_BYTES_MAX: usize = 64 << 20;
 /// Between two tries on a full disk.
@@ -57,6 +61,12 @@ pub(super) struct StagedBatch {
     pub(super) bytes: Bytes,
 }
 
+impl StagedBatch {
+    fn end(&self) -> u32 {
+        self.position + u32::try_from(self.bytes.len()).expect("a batch lies within a segment")
+    }
+}
+
 /// Batches that lie one after another in one segment, and go in one write.
 #[derive(Debug)]
 struct WriteGroup {
@@ -65,50 +75,8 @@ struct WriteGroup {
     position: u32,
     len_bytes: usize,
     next_offset: Offset,
-    /// Kept until written, for a retry on a full disk.
+    /// Kept until written, for a retry on a full disk; padding comes last.
     buffers: Vec<Bytes>,
-    done: bool,
-}
-
-/// What a token stands for.
-#[derive(Debug)]
-pub(super) enum Operation {
-    /// The group that ends with this offset.
-    Write { next_offset: Offset },
-    /// Everything below is durable once it succeeds.
-    Sync { up_to: Offset },
-    /// The file of the segment with this base offset.
-    Create { segment: Offset },
-    /// Stale index files of this segment.
-    RemoveIndexes { segment: Offset },
-    /// A whole small file.
-    Put(Put),
-    /// A step of the replacement of segments.
-    Swap(SwapStep),
-    /// The new names of files that are to be deleted; these are the old ones.
-    Retire { paths: Vec<PathBuf> },
-    /// Nothing depends on it.
-    Forget,
-}
-
-/// The steps by which a new segment takes the place of old ones; see `compaction/swap.rs`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SwapStep {
-    /// The new one counts, the old ones are out of the way.
-    Replace,
-    /// The new one has its final name.
-    Settle,
-    /// Its file is open.
-    Open,
-}
-
-/// A small file to be replaced as a whole.
-#[derive(Clone, Debug)]
-pub(super) struct Put {
-    pub(super) path: PathBuf,
-    pub(super) bytes: Bytes,
-    /// No sync is submitted until it is durable: the batches mean less without it.
-    pub(super) before_sync: bool,
 }
 
 /// The disk is full: what failed for it waits to be tried again.
@@ -126,6 +94,12 @@ pub(super) struct WrittenEnd {
     pub(super) position: u32,
 }
 
+impl WrittenEnd {
+    fn in_segment(self, segment: Offset) -> u64 {
+        u64::from(if self.segment == segment { self.position } else { 0 })
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct WritePipeline {
@@ -139,7 +113,10 @@ pub(super) struct WritePipeline {
     staged: VecDeque<StagedBatch>,
     /// Staged or in flight.
     unwritten_bytes: usize,
-    writes: VecDeque<WriteGroup>,
+    /// One at a time: the next group collects meanwhile, and padding is never written over data. A second
+    /// one in flight gains nothing.
+    write: Option<WriteGroup>,
+    pub(super) zeros: ZeroWindow,
     operations: BTreeMap<IoToken, Operation>,
     puts: VecDeque<Put>,
     /// Files to be deleted in the next turn.
@@ -166,7 +143,8 @@ impl WritePipeline {
             flush_due: None,
             staged: VecDeque::new(),
             unwritten_bytes: 0,
-            writes: VecDeque::new(),
+            write: None,
+            zeros: ZeroWindow::default(),
             operations: BTreeMap::new(),
             puts: VecDeque::new(),
             removals: Vec::new(),
@@ -201,8 +179,9 @@ impl WritePipeline {
     }
 
     fn nothing_waits(&self) -> bool {
-        let nothing_to_write = self.staged.is_empty() && self.writes.is_empty() && self.puts.is_empty();
-        nothing_to_write && self.removals.is_empty() && self.stall.is_none()
+        let nothing_to_write = self.staged.is_empty() && self.write.is_none() && self.puts.is_empty();
+        let nothing_to_remove = self.removals.is_empty() && !self.zeros.is_to_be_cut();
+        nothing_to_write && nothing_to_remove && self.stall.is_none()
     }
 
     /// Whether a whole-file write waits or is in flight.
@@ -255,10 +234,10 @@ impl WritePipeline {
     /// When [`Log::poll_io`](super::Log::poll_io) has something to do that nothing else wakes.
     pub(super) fn next_timeout(&self) -> Option<TimestampMs> {
         let retry_at = self.stall.as_ref().and_then(|stall| stall.retry_at);
-        match (retry_at, self.flush_due) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        // A stalled log does nothing about its zeros.
+        let zeros = self.zeros.next_timeout().filter(|_| self.stall.is_none());
+        let due = [retry_at, self.flush_due, zeros];
+        due.into_iter().flatten().min()
     }
 
     /// Makes a request whose outcome nothing depends on.
@@ -352,71 +331,107 @@ impl WritePipeline {
         self.puts_before_sync -= u32::from(put.before_sync);
     }
 
-    /// Submits staged batches in groups.
-    pub(super) fn poll_writes(&mut self, segments: &LogSegments, queue: &mut IoQueue) {
-        while self.writes.len() < WRITES_IN_FLIGHT_MAX {
-            let Some(first) = self.staged.front() else { return };
-            let segment = segments
-                .floor(first.segment)
-                .expect("a staged batch has a segment");
-            if segment.phase != SegmentPhase::Open {
-                return;
+    /// Keeps zeros ahead of the data, or takes them away. To be called before
+    /// [`poll_writes`](Self::poll_writes).
+    pub(super) fn poll_zeros(
+        &mut self,
+        segments: &LogSegments,
+        config: &LogConfig,
+        queue: &mut IoQueue,
+        now: TimestampMs,
+    ) {
+        let active = segments.active();
+        let tail = Tail {
+            segment: active.base_offset,
+            position: active.size_bytes(),
+            open: active.phase == SegmentPhase::Open,
+        };
+        match self.zeros.poll(tail, config, now) {
+            Some(ZeroRequest::Write { position, len_bytes }) => {
+                let (file, position) = (active.file, u64::from(position));
+                self.push(
+                    Operation::Zero,
+                    IoOp::Zero {
+                        file,
+                        position,
+                        len_bytes,
+                    },
+                    queue,
+                );
             }
-            let (base, position) = (first.segment, first.position);
-            let mut group = WriteGroup {
-                segment: base,
-                file: segment.file,
-                position,
-                len_bytes: 0,
-                next_offset: first.next_offset,
-                buffers: Vec::new(),
-                done: false,
-            };
-            while let Some(batch) = self.staged.front()
-                && batch.segment == base
-                && group.buffers.len() < GROUP_BUFFERS_MAX
-                && (group.buffers.is_empty() || group.len_bytes + batch.bytes.len() <= GROUP_BYTES_MAX)
-                && let Some(batch) = self.staged.pop_front()
-            {
-                group.len_bytes += batch.bytes.len();
-                group.next_offset = batch.next_offset;
-                group.buffers.push(batch.bytes);
+            Some(ZeroRequest::Cut { segment }) => {
+                // A segment that is appended to no more first gets what it is still to get.
+                let staged = self.staged.front().is_some_and(|batch| batch.segment == segment);
+                let ended = segment == active.base_offset || !staged;
+                // A cut syncs, and of two syncs at once only one is told of a failure.
+                let syncing = self.any(|op| matches!(op, Operation::Sync { .. }));
+                if self.write.is_none() && !syncing && ended {
+                    self.zeros.handle_cut_asked();
+                    let file = segments.floor(segment).expect("a segment has the zeros").file;
+                    // Nothing is in flight: what is written is all the file has.
+                    let len_bytes = self.written_end.in_segment(segment);
+                    self.push(Operation::Cut, IoOp::SetLen { file, len_bytes }, queue);
+                }
             }
-            self.submit(&group, queue);
-            self.writes.push_back(group);
+            None => {}
         }
     }
 
-    fn submit(&mut self, group: &WriteGroup, queue: &mut IoQueue) {
-        let op = IoOp::Write {
-            file: group.file,
-            position: u64::from(group.position),
-            buffers: group.buffers.clone(),
+    /// Submits what is staged, in groups.
+    pub(super) fn poll_writes(&mut self, segments: &LogSegments, queue: &mut IoQueue) {
+        let Some(first) = self.staged.front() else { return };
+        let base = first.segment;
+        let segment = segments.floor(base).expect("a staged batch has a segment");
+        if self.write.is_some() || segment.phase != SegmentPhase::Open {
+            return;
+        }
+        let mut group = WriteGroup {
+            segment: base,
+            file: segment.file,
+            position: first.position,
+            len_bytes: 0,
+            next_offset: first.next_offset,
+            buffers: Vec::new(),
         };
-        self.push(
-            Operation::Write {
-                next_offset: group.next_offset,
-            },
-            op,
-            queue,
-        );
+        let limit = self.zeros.data_limit(base);
+        let mut end = group.position;
+        while let Some(batch) = self.staged.front()
+            && batch.segment == base
+            && group.buffers.len() < GROUP_BUFFERS_MAX
+            && (group.buffers.is_empty() || group.len_bytes + batch.bytes.len() <= GROUP_BYTES_MAX)
+            && batch.end() <= limit
+            && let Some(batch) = self.staged.pop_front()
+        {
+            end = batch.end();
+            group.len_bytes += batch.bytes.len();
+            group.next_offset = batch.next_offset;
+            group.buffers.push(batch.bytes);
+        }
+        if group.buffers.is_empty() {
+            return;
+        }
+        if end < self.zeros.end(base) {
+            let padding = &PADDING[..(end.next_multiple_of(PAGE_BYTES) - end) as usize];
+            group.buffers.push(Bytes::from_static(padding));
+        }
+        self.write = Some(group);
+        self.submit_write(queue);
     }
 
-    /// Submits the write that ends with `next_offset` once more.
-    pub(super) fn write_again(&mut self, next_offset: Offset, queue: &mut IoQueue) {
-        let at = self
-            .writes
-            .iter()
-            .position(|group| group.next_offset == next_offset);
-        let group = self
-            .writes
-            .remove(at.expect("an unwritten group is kept"))
-            .expect("it was just found");
-        self.submit(&group, queue);
-        let after = self
-            .writes
-            .partition_point(|other| other.next_offset < next_offset);
-        self.writes.insert(after, group);
+    /// Submits the group in flight, perhaps once more.
+    pub(super) fn submit_write(&mut self, queue: &mut IoQueue) {
+        let group = self.write.as_ref().expect("an unwritten group is kept");
+        let (file, position) = (group.file, u64::from(group.position));
+        let buffers = group.buffers.clone();
+        self.push(
+            Operation::Write,
+            IoOp::Write {
+                file,
+                position,
+                buffers,
+            },
+            queue,
+        );
     }
 
     /// Submits the one sync that may be in flight, if the policy or someone wants it.
@@ -442,7 +457,7 @@ impl WritePipeline {
         {
             self.flush_due = None;
         }
-        if self.puts_before_sync > 0 || self.any(|op| matches!(op, Operation::Sync { .. })) {
+        if self.puts_before_sync > 0 || self.any(|op| matches!(op, Operation::Sync { .. } | Operation::Cut)) {
             return;
         }
         let segment = segments
@@ -469,24 +484,16 @@ impl WritePipeline {
         }
     }
 
-    /// A write completed; `written` moves over the contiguous prefix.
-    pub(super) fn handle_write(&mut self, next_offset: Offset) {
-        let group = self
-            .writes
-            .iter_mut()
-            .find(|group| group.next_offset == next_offset);
-        group.expect("an unwritten group is kept").done = true;
-        while self.writes.front().is_some_and(|group| group.done)
-            && let Some(group) = self.writes.pop_front()
-        {
-            self.unwritten_bytes -= group.len_bytes;
-            self.written = group.next_offset;
-            let len_bytes = u32::try_from(group.len_bytes).expect("a group lies within a segment");
-            self.written_end = WrittenEnd {
-                segment: group.segment,
-                position: group.position + len_bytes,
-            };
-        }
+    /// The write in flight completed.
+    pub(super) fn handle_write(&mut self) {
+        let group = self.write.take().expect("an unwritten group is kept");
+        self.unwritten_bytes -= group.len_bytes;
+        self.written = group.next_offset;
+        let len_bytes = u32::try_from(group.len_bytes).expect("a group lies within a segment");
+        self.written_end = WrittenEnd {
+            segment: group.segment,
+            position: group.position + len_bytes,
+        };
     }
 
     /// Something that needs room succeeded.
@@ -503,18 +510,20 @@ impl WritePipeline {
             Operation::Forget => {}
             // Deleted under their own names, any of them could come back after a power loss.
             Operation::Retire { paths } => self.retire_later.extend(paths),
-            Operation::Write { .. } | Operation::Create { .. } | Operation::Put(_) | Operation::Swap(_)
+            // The data goes on without, and finds out by itself how the disk is.
+            Operation::Zero => self.zeros.handle_failure(error.is_storage_full()),
+            Operation::Write | Operation::Create { .. } | Operation::Put(_) | Operation::Swap(_)
                 if error.is_storage_full() =>
             {
                 self.stall.get_or_insert_default().failed.push(operation);
             }
             _ => {
-                self.sync_failed |= matches!(operation, Operation::Sync { .. });
+                self.sync_failed |= matches!(operation, Operation::Sync { .. } | Operation::Cut);
                 self.poison.get_or_insert(Poison { error });
                 self.staged.clear();
                 self.puts.clear();
                 self.stall = None;
-                self.unwritten_bytes = self.writes.iter().map(|group| group.len_bytes).sum();
+                self.unwritten_bytes = self.write.as_ref().map_or(0, |group| group.len_bytes);
             }
         }
     }

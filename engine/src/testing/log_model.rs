@@ -41,6 +41,8 @@ pub struct LogModel {
     /// The highest that the log start has been. A crash may bring back segments below, but not the epochs
     /// that had been forgotten with them.
     start_reached: Offset,
+    /// Zeros are kept ahead of the data.
+    zeros: bool,
 }
 
 impl LogModel {
@@ -88,6 +90,7 @@ impl LogModel {
             appended: 0,
             recorded_start: None,
             start_reached: Offset(0),
+            zeros: false,
         }
     }
 
@@ -96,6 +99,27 @@ impl LogModel {
     #[must_use]
     pub fn with_retention(mut self) -> Self {
         self.recorded_start = Some(self.driver.log.log_start_offset());
+        self
+    }
+
+    /// As [`run_seed`](Self::run_seed), for a log that keeps zeros ahead of its data.
+    pub fn run_seed_with_zeros(seed: u64, steps: usize) {
+        let mut random = Random::new(seed);
+        let mut choose = |bound| random.index(bound);
+        let mut model = Self::new(&mut choose).with_zeros(choose(4));
+        for _ in 0..steps {
+            model = model.step(&mut choose);
+        }
+        model.finish();
+    }
+
+    /// Segments of many pages, and windows of a few.
+    fn with_zeros(mut self, more_pages: usize) -> Self {
+        let mut config = self.driver.log.config().clone();
+        config.zero_window_bytes_max = 8192 + 4096 * number::<u32>(more_pages);
+        config.segment_bytes *= 16;
+        self.driver.log.set_config(config);
+        self.zeros = true;
         self
     }
 
@@ -109,10 +133,12 @@ impl LogModel {
         match choose(24) {
             0..=6 => {
                 let (records, idempotent) = (1 + number::<i32>(choose(3)), choose(2) == 1);
-                self.append(records, choose(256), idempotent);
+                let scale = if self.zeros { 12 } else { 1 };
+                self.append(records, choose(256) * scale, idempotent);
             }
             7 => self.resend(),
             8 => self.driver.epoch.0 += 1,
+            9 if self.zeros && choose(8) == 0 => self.driver.now.0 += 11_000,
             9 => self.driver.now.0 += number::<i64>(choose(256)) - 50,
             10 | 11 => self.driver.turn(),
             12..=14 => {
@@ -266,14 +292,20 @@ impl LogModel {
             OpKind::Put,
             OpKind::Remove,
         ];
-        let kind = kinds[choose(kinds.len())];
+        let kind = match choose(kinds.len()) {
+            0 if self.zeros => OpKind::Zero,
+            4 if self.zeros => OpKind::SetLen,
+            kind => kinds[kind],
+        };
         // Logs that are read-only have little to show: there are to be few.
         let error = if choose(8) == 0 {
             ErrorKind::Other
         } else {
             ErrorKind::StorageFull
         };
-        if error == ErrorKind::Other || matches!(kind, OpKind::Write | OpKind::Create | OpKind::Put) {
+        if error == ErrorKind::Other
+            || matches!(kind, OpKind::Write | OpKind::Create | OpKind::Put | OpKind::Zero)
+        {
             self.driver.disk.fail_next(kind, error);
         }
     }
@@ -383,7 +415,11 @@ impl LogModel {
 
     fn is_next_start_told(&self) -> bool {
         let log = &self.driver.log;
-        let failed_sync = |poison: &crate::log::Poison| poison.error.operation.starts_with("fdatasync");
+        let syncs = ["fdatasync", "cut"];
+        let failed_sync = |poison: &crate::log::Poison| {
+            let operation = &poison.error.operation;
+            syncs.iter().any(|sync| operation.starts_with(sync))
+        };
         let told = self.driver.disk.bytes(&LogDriver::path("sync-failed")).is_some();
         told || !log.poison().is_some_and(failed_sync)
     }

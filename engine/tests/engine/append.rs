@@ -1,12 +1,15 @@
 //! Appends through handles: from many threads, to many logs, with each durability, and what is refused.
 
+use std::fs;
 use std::thread;
 
 use bytes::Bytes;
+use ringlog_engine::config::LogConfig;
 use ringlog_engine::engine::{AppendError, ReadError};
 use ringlog_engine::record::RecordBatchBuilder;
+use ringlog_engine::rt::BackendChoice;
 use ringlog_engine::types::{Offset, TimestampMs};
-use ringlog_engine::{Durability, NewRecord};
+use ringlog_engine::{Durability, Engine, EngineConfig, NewRecord};
 
 use crate::{append, contents, engine};
 
@@ -143,4 +146,31 @@ fn an_offset_that_is_not_there_is_out_of_range() {
     append(&log, "x", Durability::Written);
     let beyond = log.tail(Offset(2)).next().unwrap();
     assert!(matches!(beyond, Err(ReadError::OutOfRange(_))), "{beyond:?}");
+}
+
+#[test]
+fn a_file_has_zeros_ahead_of_its_data_while_it_is_appended_to_and_none_after_a_clean_stop() {
+    for backend in [BackendChoice::Ring, BackendChoice::Blocking] {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let config = EngineConfig {
+            backend,
+            log: LogConfig::default(),
+            ..EngineConfig::default()
+        };
+        let engine = Engine::open(dir.path(), config).unwrap();
+        let log = engine.log("wal").unwrap();
+        let value = "x".repeat(10_000);
+        for _ in 0..400 {
+            append(&log, &value, Durability::Flushed);
+        }
+        let file = dir.path().join("wal/00000000000000000000.log");
+        let bytes = fs::read(&file).unwrap();
+        let data = bytes.iter().rposition(|&byte| byte != 0).unwrap() + 1;
+        assert!(bytes.len() > data + 100_000, "{data} of {}", bytes.len());
+        assert_eq!(contents(&log).len(), 400);
+        engine.close().unwrap();
+        assert!(fs::metadata(&file).unwrap().len() < data as u64 + 10);
+        let engine = Engine::open(dir.path(), EngineConfig::default()).unwrap();
+        assert_eq!(contents(&engine.log("wal").unwrap()).len(), 400);
+    }
 }

@@ -144,10 +144,14 @@ impl SimDisk {
                         .and_then(|file| self.zero(file, *position, written)),
                 );
             }
-            // The cut may have happened, and not be durable.
+            // The cut may have happened, and its sync have failed.
             IoOp::SetLen { file, len_bytes } => {
-                if self.random.chance(2) {
-                    drop(submitted.file(*file).and_then(|file| self.cut(file, *len_bytes)));
+                if let Ok(file) = submitted.file(*file)
+                    && self.random.chance(2)
+                    && self.cut(file, *len_bytes).is_ok()
+                {
+                    let mark = self.inodes[file].mark();
+                    self.inodes[file].fail_sync(mark, &mut self.random);
                 }
             }
             IoOp::Sync { .. } => {
@@ -176,7 +180,7 @@ impl SimDisk {
         match self.random.below(3) {
             0 => {}
             // A sync that is cut short has failed nobody: what it covered can be synced again.
-            1 if matches!(submitted.request.op, IoOp::Sync { .. }) => {}
+            1 if matches!(submitted.request.op, IoOp::Sync { .. } | IoOp::SetLen { .. }) => {}
             1 => self.fail(submitted),
             // What fails here did not happen, which the fault model allows.
             _ => drop(self.execute(submitted)),

@@ -10,7 +10,7 @@
 use super::super::file_name::FileKind;
 use super::super::log::Log;
 use super::super::log_segment::{LogSegment, SegmentPhase};
-use super::super::write_pipeline::{Operation, SwapStep};
+use super::super::operation::{Operation, SwapStep};
 use super::job::{CleanedSegment, CleaningId, CleaningJob, DirtySegment, LastOfProducer};
 use super::swap::{replace, retired_paths, settle};
 use crate::io::{FileId, IoOp, IoQueue};
