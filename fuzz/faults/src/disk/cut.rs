@@ -12,6 +12,9 @@ use crate::random::Random;
 
 /// A disk writes so many bytes wholly or not at all.
 const SECTOR_BYTES: usize = 512;
+/// What lies here is never torn: ext4 writes its superblock outside the journal and cannot be mounted with
+/// half of it, which says nothing about what stands on it.
+const SUPERBLOCK_END: usize = 4096;
 
 /// What becomes of the writes that no completed sync covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +107,7 @@ impl<'a> Cutter<'a> {
             };
             match share {
                 Share::None => {}
+                Share::Torn if *position < SUPERBLOCK_END => image.write(*position, data),
                 Share::All => image.write(*position, data),
                 Share::Torn => tear(&mut image, *position, data, random),
             }
@@ -136,7 +140,7 @@ mod tests {
 
     fn write(position: usize, byte: u8) -> Event {
         Event::Write {
-            position,
+            position: position + SUPERBLOCK_END,
             data: vec![byte; 2 * SECTOR_BYTES],
         }
     }
@@ -150,7 +154,7 @@ mod tests {
 
     fn sector(image: &Image, position: usize) -> u8 {
         let mut buffer = [0; SECTOR_BYTES];
-        image.read(position, &mut buffer);
+        image.read(position + SUPERBLOCK_END, &mut buffer);
         assert!(buffer.iter().all(|byte| *byte == buffer[0]), "a sector is whole");
         buffer[0]
     }
