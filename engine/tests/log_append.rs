@@ -229,6 +229,7 @@ fn a_roll_creates_the_next_file_before_writing_to_it_and_seals_the_old_one() {
         "00000000000000000002.log",
         "00000000000000000002.snapshot",
         "leader-epoch-checkpoint",
+        "segment-checkpoint",
     ];
     assert_eq!(names, expected);
 }

@@ -1,6 +1,6 @@
 //! Kafka's checkpoint files: text, a version, a count, and that many lines.
 //!
-//! Owns `leader-epoch-checkpoint` of a log, and the files of a data directory that give an offset
+//! Owns their shape, `leader-epoch-checkpoint` of a log, and the files of a data directory that give an offset
 //! for each of its logs (`recovery-point-offset-checkpoint`, `replication-offset-checkpoint`,
 //! `log-start-offset-checkpoint`). Writing them so that a crash leaves the old or the new one is
 //! the caller's part. Tested below.
@@ -104,7 +104,7 @@ pub fn decode_offsets(bytes: &[u8]) -> Result<BTreeMap<TopicPartition, Offset>, 
     Ok(offsets)
 }
 
-fn encode(count: usize, lines: impl Iterator<Item = String>) -> String {
+pub(super) fn encode(count: usize, lines: impl Iterator<Item = String>) -> String {
     let mut text = format!("{VERSION}\n{count}\n");
     for line in lines {
         text.push_str(&line);
@@ -114,7 +114,7 @@ fn encode(count: usize, lines: impl Iterator<Item = String>) -> String {
 }
 
 /// Hands the fields of each entry to `read`, which gives none where they are not right.
-fn decode<const FIELDS: usize>(
+pub(super) fn decode<const FIELDS: usize>(
     bytes: &[u8],
     mut read: impl FnMut([&str; FIELDS]) -> Option<()>,
 ) -> Result<(), CheckpointError> {
@@ -143,7 +143,7 @@ fn decode<const FIELDS: usize>(
     }
 }
 
-fn not_negative<T: FromStr + PartialOrd + Default>(field: &str) -> Option<T> {
+pub(super) fn not_negative<T: FromStr + PartialOrd + Default>(field: &str) -> Option<T> {
     field.parse().ok().filter(|value| *value >= T::default())
 }
 

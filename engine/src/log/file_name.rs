@@ -10,6 +10,8 @@ use crate::types::Offset;
 
 /// The epochs of the log and where each began.
 pub(super) const LEADER_EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
+/// What is known of the segments.
+pub(super) const SEGMENT_CHECKPOINT: &str = "segment-checkpoint";
 /// The topic id; written and read by the owner of the data directory.
 pub(super) const PARTITION_METADATA: &str = "partition.metadata";
 
@@ -107,7 +109,13 @@ pub(super) enum FileName {
 impl FileName {
     /// Reads a name; never fails, since anything unknown is foreign.
     pub(super) fn parse(name: &str) -> Self {
-        if [LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, SYNC_FAILED].contains(&name) {
+        let fixed = [
+            LEADER_EPOCH_CHECKPOINT,
+            SEGMENT_CHECKPOINT,
+            PARTITION_METADATA,
+            SYNC_FAILED,
+        ];
+        if fixed.contains(&name) {
             return Self::Fixed;
         }
         if let Some(target) = name.strip_suffix(".tmp") {

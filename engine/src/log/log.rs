@@ -17,13 +17,14 @@ use bytes::Bytes;
 use super::checkpoint::encode_leader_epochs;
 use super::compaction::Cleaning;
 use super::failed_sync;
-use super::file_name::{FileKind, LEADER_EPOCH_CHECKPOINT};
+use super::file_name::{FileKind, LEADER_EPOCH_CHECKPOINT, SEGMENT_CHECKPOINT};
 use super::leader_epoch_cache::LeaderEpochCache;
 use super::log_segment::SegmentPhase;
 use super::log_segments::LogSegments;
 use super::operation::{Operation, Put};
 use super::producer_state::ProducerState;
 use super::recent_batches::RecentBatches;
+use super::segment_checkpoint::SegmentCheckpoint;
 use super::write_pipeline::{Poison, WritePipeline};
 use crate::config::LogConfig;
 use crate::io::{FileId, IoCompletion, IoOp, IoQueue, Storage};
@@ -42,6 +43,7 @@ pub struct Log {
     pub(super) dir: PathBuf,
     pub(super) config: LogConfig,
     pub(super) segments: LogSegments,
+    pub(super) segment_checkpoint: SegmentCheckpoint,
     pub(super) producers: ProducerState,
     pub(super) epochs: LeaderEpochCache,
     pub(super) epochs_changed: bool,
@@ -426,10 +428,12 @@ impl Log {
         }
     }
 
-    /// Writes the indexes of segments that are rolled and wholly on stable storage.
+    /// Writes the indexes of segments that are rolled and wholly on stable storage, and then that they
+    /// are.
     pub(super) fn seal_flushed_segments(&mut self) {
         let zeros = self.pipeline.zeros.segment();
         let (flushed, active) = (self.pipeline.flushed, self.segments.active().base_offset);
+        let mut sealed = false;
         // Those that are not sealed yet are the last few.
         for segment in self.segments.iter_mut().rev() {
             let base = segment.base_offset;
@@ -443,7 +447,10 @@ impl Log {
             }
             segment.phase = SegmentPhase::Sealed;
             segment.index_files = true;
-            for (kind, bytes) in segment.encode_indexes() {
+            sealed = true;
+            let (files, record) = segment.encode_indexes();
+            self.segment_checkpoint.set(base, record);
+            for (kind, bytes) in files {
                 if let Some(bytes) = bytes {
                     self.pipeline.put(Put {
                         path: kind.path(&self.dir, base),
@@ -453,6 +460,20 @@ impl Log {
                 }
             }
         }
+        if sealed {
+            let segments = &self.segments;
+            self.segment_checkpoint
+                .retain(|base| segments.get(base).is_some());
+            self.put_segment_checkpoint();
+        }
+    }
+
+    pub(super) fn put_segment_checkpoint(&mut self) {
+        self.pipeline.put(Put {
+            path: self.dir.join(SEGMENT_CHECKPOINT),
+            bytes: self.segment_checkpoint.encode().into(),
+            before_sync: false,
+        });
     }
 
     fn check_watermarks(&self) {

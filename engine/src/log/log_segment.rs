@@ -8,12 +8,16 @@ use bytes::Bytes;
 
 use super::file_name::FileKind;
 use super::offset_index::OffsetIndex;
+use super::segment_checkpoint::{SegmentRecord, checksums};
 use super::time_index::{TimeIndex, TimestampOffset};
 use super::txn_index::TransactionIndex;
 use crate::config::LogConfig;
 use crate::io::FileId;
 use crate::record::BatchHeader;
 use crate::types::{Offset, TimestampMs};
+
+/// The index files of a segment, each with its bytes or none.
+pub(super) type IndexFiles = [(FileKind, Option<Bytes>); FileKind::INDEXES.len()];
 
 /// How far a segment's files have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,14 +205,22 @@ impl LogSegment {
         }
     }
 
-    /// The index files as they are to be on disk now: their bytes, or none where there is to be none.
-    pub(super) fn encode_indexes(&mut self) -> [(FileKind, Option<Bytes>); 3] {
+    /// The index files as they are to be on disk now, their bytes or none where there is to be none;
+    /// and what is then known of the segment.
+    pub(super) fn encode_indexes(&mut self) -> (IndexFiles, SegmentRecord) {
         self.note_max_timestamp();
-        [
-            (FileKind::OffsetIndex, Some(self.offset_index.encode())),
-            (FileKind::TimeIndex, Some(self.time_index.encode())),
-            (FileKind::TransactionIndex, self.txn_index.encode()),
-        ]
+        let (offsets, times) = (self.offset_index.encode(), self.time_index.encode());
+        let aborted = self.txn_index.encode();
+        let record = SegmentRecord {
+            end: self.next_offset,
+            indexes: checksums([Some(&offsets), Some(&times), aborted.as_deref()]),
+        };
+        let files = [
+            (FileKind::OffsetIndex, Some(offsets)),
+            (FileKind::TimeIndex, Some(times)),
+            (FileKind::TransactionIndex, aborted),
+        ];
+        (files, record)
     }
 
     /// Whether `batch` belongs into a new segment: it would pass the size, its offset cannot be

@@ -16,6 +16,7 @@ use super::load_state::{Place, State, load_epochs, load_producers, remove_snapsh
 use super::log::Log;
 use super::recent_batches::RecentBatches;
 use super::recovery::Defect;
+use super::segment_checkpoint::SegmentCheckpoint;
 use super::write_pipeline::{WritePipeline, WrittenEnd};
 use crate::config::LogConfig;
 use crate::io::{DirEntry, FileId, Storage};
@@ -52,8 +53,8 @@ pub struct RecoveryReport {
     pub dropped_segments: Vec<Offset>,
     /// Names in the directory that are not a log's; left alone.
     pub foreign: Vec<String>,
-    /// The log ended below its recovery point: records that were once flushed are gone, or a
-    /// truncation was not recorded. The owner should say so.
+    /// After an unclean stop the log ended below its recovery point: records that were once flushed are
+    /// gone, or a truncation was not recorded. The owner should say so.
     pub ended_below_recovery_point: bool,
 }
 
@@ -86,7 +87,7 @@ pub enum OpenError {
     },
     /// Records that were flushed are damaged; nothing was changed. Restore the file, or remove the
     /// log's directory if a replica has the records.
-    #[error("{path} is damaged at position {position} (offset {offset}), below the recovery point {recovery_point}", path = path.display())]
+    #[error("{path} is damaged at position {position} (offset {offset}), below the recovery point {recovery_point}: {defect}", path = path.display())]
     Damaged {
         /// The segment file.
         path: PathBuf,
@@ -97,7 +98,6 @@ pub enum OpenError {
         /// Everything below was flushed.
         recovery_point: Offset,
         /// What lies there.
-        #[source]
         defect: Defect,
     },
     /// The segment holds messages of a format before v2, which is not read.
@@ -169,6 +169,12 @@ pub(super) struct Opening<'a> {
     pub(super) invalid_snapshots: Vec<Offset>,
     /// A sync of the log has failed: what memory shows may not be on disk.
     pub(super) sync_failed: bool,
+    /// Damage does not keep the log from opening, wherever it is.
+    pub(super) repair: bool,
+    /// What is known of the segments.
+    pub(super) known: SegmentCheckpoint,
+    /// Another broker used the directory last: nothing was known of its segments.
+    pub(super) adopted: bool,
     pub(super) report: RecoveryReport,
 }
 
@@ -181,8 +187,8 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// Where storage fails, or what was flushed is damaged. Nothing below the recovery point has
-    /// been changed then.
+    /// Where storage fails, or what was flushed is damaged or missing. Nothing below the recovery
+    /// point has been changed then.
     pub fn open(
         dir: &Path,
         id: LogId,
@@ -190,22 +196,60 @@ impl Log {
         options: OpenOptions,
         storage: &mut dyn Storage,
     ) -> Result<(Self, RecoveryReport), OpenError> {
-        let mut opening = Opening {
+        Opening::new(dir, id, &config, options, storage).open()
+    }
+
+    /// Opens a log as [`open`](Self::open) does after an unclean stop, but verifies every batch, and
+    /// cuts the log at the first that makes no sense or is missing even where it was flushed. The
+    /// offsets from there on are given again.
+    ///
+    /// # Errors
+    ///
+    /// Where storage fails, or a segment is none of message format v2.
+    pub fn repair(
+        dir: &Path,
+        id: LogId,
+        config: LogConfig,
+        options: OpenOptions,
+        storage: &mut dyn Storage,
+    ) -> Result<(Self, RecoveryReport), OpenError> {
+        let mut opening = Opening::new(dir, id, &config, options, storage);
+        opening.options.clean_shutdown = false;
+        opening.repair = true;
+        opening.open()
+    }
+}
+
+impl<'a> Opening<'a> {
+    fn new(
+        dir: &'a Path,
+        id: LogId,
+        config: &'a LogConfig,
+        options: OpenOptions,
+        storage: &'a mut dyn Storage,
+    ) -> Self {
+        Self {
             dir,
             id,
-            config: &config,
+            config,
             options,
             storage,
             next_file: 0,
             walked: None,
             invalid_snapshots: Vec::new(),
             sync_failed: false,
+            repair: false,
+            known: SegmentCheckpoint::default(),
+            adopted: false,
             report: RecoveryReport::default(),
-        };
-        match opening.run() {
-            Ok(log) => Ok((log, opening.report)),
+        }
+    }
+
+    fn open(mut self) -> Result<(Log, RecoveryReport), OpenError> {
+        match self.run() {
+            Ok(log) => Ok((log, self.report)),
             Err(error) => {
-                opening.close_files();
+                self.close_files();
                 Err(error)
             }
         }
@@ -245,6 +289,7 @@ impl Opening<'_> {
             dir: self.dir.to_owned(),
             config: self.config.clone(),
             segments,
+            segment_checkpoint: std::mem::take(&mut self.known),
             producers,
             epochs,
             epochs_changed: false,

@@ -19,11 +19,14 @@ use super::open::{
 };
 use super::producer_snapshot;
 use super::recovery::{Check, Defect, OffsetRange, Walk, WalkEnd, walk};
+use super::segment_checkpoint::{IndexChecksums, SegmentRecord, checksums};
 use super::time_index::TimeIndex;
 use super::txn_index::TransactionIndex;
 use crate::io::{FileId, OpenMode};
 use crate::record::{BATCH_HEADER_LEN, BatchError, BatchHeader};
 use crate::types::{Offset, TimestampMs};
+
+type Indexes = (OffsetIndex, TimeIndex, TransactionIndex);
 
 /// A segment as its file says.
 struct Opened {
@@ -38,15 +41,18 @@ struct Opened {
 impl Opening<'_> {
     /// Opens the segments in order, each with believable indexes; the last ends where the log ends.
     pub(super) fn open_segments(&mut self, listing: &Listing) -> Result<LogSegments, OpenError> {
+        let stored = self.load_segment_checkpoint()?;
+        self.known = stored.clone();
         let mut bases = listing.of(FileKind::Log);
         self.remove_below_start(&mut bases, listing)?;
+        let whole = self.check_missing(&bases)?;
         let recovery_point = self.options.recovery_point;
         let below = bases.partition_point(|&base| base <= recovery_point);
         let mut segments: Option<LogSegments> = None;
-        for (at, &base) in bases.iter().enumerate() {
-            let next_base = bases.get(at + 1).copied();
+        for (at, &base) in bases[..whole].iter().enumerate() {
+            let next_base = bases[..whole].get(at + 1).copied();
             let indexed = listing.has(FileKind::OffsetIndex, base) && listing.has(FileKind::TimeIndex, base);
-            let verify = !self.options.clean_shutdown && at + 1 >= below;
+            let verify = self.repair || !self.options.clean_shutdown && at + 1 >= below;
             let mut opened =
                 self.open_segment(base, next_base, (indexed, verify), segments.as_ref(), listing)?;
             let ends_here = next_base.is_none_or(|next| self.ends_before(next, &opened, indexed && verify));
@@ -66,12 +72,12 @@ impl Opening<'_> {
                 break;
             }
         }
-        let end = segments.as_ref().map(|segments| segments.active().next_offset());
-        self.report.ended_below_recovery_point = end.is_some_and(|end| end < recovery_point);
-        match (segments, end) {
-            (Some(segments), Some(end)) if end >= self.options.log_start_offset => Ok(segments),
-            (segments, _) => self.start_anew(segments.as_ref(), listing),
+        if whole == 0 {
+            self.drop_segments(&bases, listing)?;
         }
+        let segments = self.check_end(segments, listing)?;
+        self.put_segment_checkpoint(&stored, &segments)?;
+        Ok(segments)
     }
 
     /// Whether the end of a segment was lost, so that the segments from `next_base` on do not count.
@@ -83,14 +89,28 @@ impl Opening<'_> {
     /// batch goes on there, after a gap.
     fn ends_before(&self, next_base: Offset, opened: &Opened, flushed: bool) -> bool {
         let Some(walked) = opened.walked else { return false };
+        // A repair goes on where damage below the recovery point was an error before.
+        let end = walked.next_offset.max(self.options.log_start_offset);
+        if end < self.known_end(opened.segment.base_offset) {
+            return true;
+        }
         let sure = self.options.recovery_point.max(self.options.log_start_offset);
         let gap = walked.next_offset < next_base && next_base > sure;
         walked.defect.is_some() || walked.position < opened.len_bytes || gap && !flushed
     }
 
+    /// Where the segment ended when it was wholly flushed; 0 where that is not known.
+    fn known_end(&self, base: Offset) -> Offset {
+        self.known.get(base).map_or(Offset(0), |record| record.end)
+    }
+
     /// A log of one empty segment at the log start offset: there are no segments yet, or all of them
     /// lie below it, and their offsets must not be given again.
-    fn start_anew(&mut self, old: Option<&LogSegments>, listing: &Listing) -> Result<LogSegments, OpenError> {
+    pub(super) fn start_anew(
+        &mut self,
+        old: Option<&LogSegments>,
+        listing: &Listing,
+    ) -> Result<LogSegments, OpenError> {
         if let Some(old) = old {
             let bases: Vec<Offset> = old.iter().map(|segment| segment.base_offset).collect();
             for segment in old.iter() {
@@ -137,32 +157,32 @@ impl Opening<'_> {
         // Relative offsets must fit an i32, and offsets stay below the next segment.
         let limit = Offset(base.0.saturating_add(i64::from(i32::MAX) + 1));
         let limit = next_base.map_or(limit, |next| next.min(limit));
+        // Its removal has failed: it will be tried again, and nobody reads it.
+        let below_log_start = next_base.is_some_and(|next| next <= self.options.log_start_offset);
         let (mut segment, spare) = (new_segment(), new_segment());
         if indexed
             && !verify
-            && let Some(indexes) = self.load_indexes(base, file, len_bytes)?
+            && let Some((indexes, checksums)) = self.load_indexes(base, file, len_bytes, below_log_start)?
         {
             segment = segment.with_indexes(indexes, size, next_base.unwrap_or(base));
-            if next_base.is_some() {
-                if self.config.compaction.is_some() {
-                    self.read_first_timestamp(&mut segment)?;
-                }
-                return Ok(Opened {
-                    segment,
-                    len_bytes,
-                    walked: None,
-                    rebuilt: false,
-                });
-            }
-            let position = u64::from(segment.rewind_below(limit));
-            let bounds = (position, len_bytes, limit);
-            let walked = self.walk_into(&mut segment, bounds, Check::Headers, None)?;
-            if walked.defect.is_none() {
+            let walked = if next_base.is_some() {
+                self.walk_tail(&segment, len_bytes, limit)?
+            } else {
+                let position = u64::from(segment.rewind_below(limit));
+                let bounds = (position, len_bytes, limit);
+                self.walk_into(&mut segment, bounds, Check::Headers, None)?
+            };
+            if self.is_believed(&segment, next_base, walked, len_bytes) {
+                let record = SegmentRecord {
+                    end: walked.next_offset,
+                    indexes: checksums,
+                };
+                self.known.set(base, record);
                 self.read_first_timestamp(&mut segment)?;
                 return Ok(Opened {
                     segment,
                     len_bytes,
-                    walked: Some(walked),
+                    walked: next_base.is_none().then_some(walked),
                     rebuilt: false,
                 });
             }
@@ -178,7 +198,8 @@ impl Opening<'_> {
         // The crash may have come before the snapshot of the roll. Without it nothing would tell how far
         // the producers had come, once the segments below are removed.
         let follows = before.is_some_and(|segments| segments.active().next_offset() == base);
-        let rolled_without = verify && follows && !listing.has(FileKind::Snapshot, base);
+        let missing = !listing.has(FileKind::Snapshot, base) || self.invalid_snapshots.contains(&base);
+        let rolled_without = verify && follows && missing;
         let snapshot = rolled_without.then(|| producer_snapshot::encode(&state.producers));
         let bounds = (0, len_bytes, limit);
         let walked = self.walk_into(&mut segment, bounds, Check::Checksums, Some(&mut state))?;
@@ -195,6 +216,7 @@ impl Opening<'_> {
             let path = FileKind::Snapshot.path(self.dir, base);
             let put = self.storage.put_file(&path, &bytes);
             put.map_err(|source| io_error("write", path, source))?;
+            self.invalid_snapshots.retain(|&invalid| invalid != base);
         }
         self.report.scanned_bytes += walked.position;
         self.report.scanned_segments += 1;
@@ -217,8 +239,10 @@ impl Opening<'_> {
     ) -> Result<(), OpenError> {
         // Zeros at the end are normal only where the log ends.
         let zeros = (next_base.is_some() && walked.position < len_bytes).then_some(Defect::Torn);
-        let recovery_point = self.options.recovery_point;
-        let Some(defect) = walked.defect.or(zeros) else {
+        let until = self.known_end(base);
+        let missing = (walked.next_offset < until).then_some(Defect::Missing { until });
+        let recovery_point = self.options.recovery_point.max(until);
+        let Some(defect) = walked.defect.or(zeros).or(missing) else {
             return Ok(());
         };
         // A log cut to its start within a batch goes on there, after a gap.
@@ -231,6 +255,7 @@ impl Opening<'_> {
             Defect::Batch(BatchError::Magic {
                 magic: magic @ (0 | 1),
             }) => OpenError::OldFormat { path, magic },
+            _ if self.repair => return Ok(()),
             _ => OpenError::Damaged {
                 path,
                 position,
@@ -308,13 +333,15 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// The indexes of a segment if they are sane and the last entry points at its batch.
+    /// The indexes of a segment with their checksums, if they are those that were written, or at least
+    /// sane where another broker wrote them.
     fn load_indexes(
         &mut self,
         base: Offset,
         file: FileId,
         len_bytes: u64,
-    ) -> Result<Option<(OffsetIndex, TimeIndex, TransactionIndex)>, OpenError> {
+        below_log_start: bool,
+    ) -> Result<Option<(Indexes, IndexChecksums)>, OpenError> {
         let Some(offsets) = self.side_file(FileKind::OffsetIndex, base)? else {
             return Ok(None);
         };
@@ -322,22 +349,20 @@ impl Opening<'_> {
             return Ok(None);
         };
         // A segment without aborted transactions has no index of them.
-        let aborted = self
-            .side_file(FileKind::TransactionIndex, base)?
-            .unwrap_or_default();
+        let aborted = self.side_file(FileKind::TransactionIndex, base)?;
+        let found = checksums([Some(&offsets), Some(&times), aborted.as_deref()]);
+        let written = self.known.get(base).map(|record| record.indexes);
+        let any = self.adopted || written.is_none() && below_log_start;
+        if !any && written != Some(found) {
+            return Ok(None);
+        }
         let (Ok(offsets), Ok(times), Ok(aborted)) = (
             OffsetIndex::load(base, &offsets, len_bytes),
             TimeIndex::load(base, &times),
-            TransactionIndex::load(base, &aborted),
+            TransactionIndex::load(base, &aborted.unwrap_or_default()),
         ) else {
             return Ok(None);
         };
-        if let Some(entry) = offsets.last() {
-            let header = self.read_header(base, file, u64::from(entry.position))?;
-            if header.is_none_or(|header| header.last_offset() != entry.offset) {
-                return Ok(None);
-            }
-        }
         // Without an offset entry there are no more than a few batches, but they have timestamps.
         let timeless = times.last().is_none() && len_bytes > 0;
         if timeless
@@ -347,11 +372,58 @@ impl Opening<'_> {
         {
             return Ok(None);
         }
-        Ok(Some((offsets, times, aborted)))
+        Ok(Some(((offsets, times, aborted), found)))
+    }
+
+    /// The end of a segment, by the few batches behind the last entry of its index.
+    fn walk_tail(
+        &mut self,
+        segment: &LogSegment,
+        len_bytes: u64,
+        limit: Offset,
+    ) -> Result<WalkEnd, OpenError> {
+        let entry = segment.offset_index.last();
+        let bounds = Walk {
+            file: segment.file,
+            position: entry.map_or(0, |entry| u64::from(entry.position)),
+            end: len_bytes,
+            offsets: OffsetRange {
+                from: segment.base_offset,
+                limit,
+            },
+            check: Check::Headers,
+        };
+        let mut first = None;
+        let walked = walk(self.storage, bounds, |header, _, _| {
+            first = first.or(Some(header.last_offset()));
+            true
+        });
+        let path = FileKind::Log.path(self.dir, segment.base_offset);
+        let mut walked = walked.map_err(|source| io_error("read", path, source))?;
+        if entry.is_some_and(|entry| first != Some(entry.offset)) {
+            walked.defect = Some(Defect::Torn);
+        }
+        Ok(walked)
+    }
+
+    /// Whether the batches behind the indexes bear them out.
+    fn is_believed(
+        &self,
+        segment: &LogSegment,
+        next_base: Option<Offset>,
+        walked: WalkEnd,
+        len_bytes: u64,
+    ) -> bool {
+        let known = self.known.get(segment.base_offset);
+        walked.defect.is_none()
+            && (next_base.is_none() || walked.position == len_bytes)
+            && known.is_none_or(|record| record.end == walked.next_offset)
     }
 
     fn put_indexes(&mut self, segment: &mut LogSegment) -> Result<(), OpenError> {
-        for (kind, bytes) in segment.encode_indexes() {
+        let (files, record) = segment.encode_indexes();
+        self.known.set(segment.base_offset, record);
+        for (kind, bytes) in files {
             let path = kind.path(self.dir, segment.base_offset);
             put_or_remove(&path, bytes.as_deref(), self.storage)
                 .map_err(|source| io_error("write", path, source))?;

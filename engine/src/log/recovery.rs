@@ -36,6 +36,12 @@ pub enum Defect {
         /// The least it may be.
         expected: Offset,
     },
+    /// The batches end here, and there were more.
+    #[error("the batches up to offset {until} are missing")]
+    Missing {
+        /// Exclusive.
+        until: Offset,
+    },
     /// The batch reaches into the next segment, or further than a segment can say.
     #[error("last offset {last_offset} reaches {limit}")]
     OffsetBeyond {

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use super::checkpoint::encode_leader_epochs;
 use super::failed_sync;
-use super::file_name::{FileKind, FileName, LEADER_EPOCH_CHECKPOINT};
+use super::file_name::{FileKind, FileName, LEADER_EPOCH_CHECKPOINT, SEGMENT_CHECKPOINT};
 use super::index_hint::IndexHint;
 use super::load_state::{Place, load_producers, remove_snapshots};
 use super::log::Log;
@@ -101,6 +101,11 @@ impl Log {
         if offset >= self.log_end_offset {
             return Ok(self.log_end_offset);
         }
+        // First: from here on, what is missing was not lost.
+        self.segment_checkpoint.truncate_to(offset);
+        let path = self.dir.join(SEGMENT_CHECKPOINT);
+        let put = storage.put_file(&path, self.segment_checkpoint.encode().as_bytes());
+        put.map_err(|source| io_error("write", path, source))?;
         self.drop_segments_above(offset, storage)?;
         self.epochs.truncate_from_end(offset);
         self.epochs_changed = false;
@@ -183,10 +188,19 @@ impl Log {
             .iter_mut()
             .filter(|segment| segment.phase != SegmentPhase::Sealed)
         {
-            for (kind, bytes) in segment.encode_indexes() {
+            let (indexes, record) = segment.encode_indexes();
+            self.segment_checkpoint.set(segment.base_offset, record);
+            for (kind, bytes) in indexes {
                 files.push((kind.path(&self.dir, segment.base_offset), bytes));
             }
         }
+        let segments = &self.segments;
+        self.segment_checkpoint
+            .retain(|base| segments.get(base).is_some());
+        files.push((
+            self.dir.join(SEGMENT_CHECKPOINT),
+            Some(self.segment_checkpoint.encode().into()),
+        ));
         files.push((
             FileKind::Snapshot.path(&self.dir, self.log_end_offset),
             Some(producer_snapshot::encode(&self.producers).into()),

@@ -109,7 +109,7 @@ impl CleanedWriter {
             .sync(self.segment.file)
             .map_err(|source| io_error("sync", &self.path, source))?;
         storage.close(self.segment.file);
-        for (kind, bytes) in self.segment.encode_indexes() {
+        for (kind, bytes) in self.segment.encode_indexes().0 {
             let Some(bytes) = bytes else { continue };
             let path = cleaned_path(&self.dir, kind, self.segment.base_offset);
             storage

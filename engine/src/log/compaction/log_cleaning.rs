@@ -194,6 +194,10 @@ impl Log {
             self.cleaning.current = None;
             return Err(new);
         }
+        // First: from here on, what is missing was not lost.
+        self.segment_checkpoint
+            .retain(|base| !new.replaced.contains(&base));
+        self.put_segment_checkpoint();
         let file = self.new_file();
         self.cleaning.swap = Some(Swap {
             new,
@@ -236,9 +240,13 @@ impl Log {
 
     /// Makes the next request of a replacement.
     pub(in super::super) fn poll_swap(&mut self, queue: &mut IoQueue) {
+        let waits = self.pipeline.has_puts();
         let Some(swap) = self.cleaning.swap.as_mut().filter(|swap| !swap.in_flight) else {
             return;
         };
+        if waits && swap.done.is_none() {
+            return;
+        }
         let next = match swap.done {
             None => SwapStep::Replace,
             Some(SwapStep::Replace) => SwapStep::Settle,
@@ -283,6 +291,9 @@ impl Log {
             ..
         } = swap.new;
         segment.file = swap.file;
+        let (_, record) = segment.encode_indexes();
+        self.segment_checkpoint.set(segment.base_offset, record);
+        self.put_segment_checkpoint();
         let old = self.segments.replace(&replaced, *segment);
         let end = old.last().map_or(Offset(0), LogSegment::next_offset);
         self.recent.forget_below(end);
