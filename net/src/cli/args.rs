@@ -61,6 +61,8 @@ pub(super) enum Command {
     Consume(ConsumeArguments),
     /// Show what is in a segment, an index, a snapshot or a checkpoint, and verify it.
     Dump(DumpArguments),
+    /// Show what is sound of the logs of a stopped broker, and mend them.
+    Repair(RepairArguments),
 }
 
 /// Which brokers to talk to.
@@ -320,6 +322,25 @@ pub(super) struct DumpArguments {
     /// One JSON object a line.
     #[arg(long)]
     pub(super) json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  ringlog repair ringlog-data                     what a broker would find, of each log
+  ringlog repair --apply ringlog-data/orders-0    cut one log to what is sound
+
+Every batch is verified, also those a broker does not look at. Without --apply nothing is changed. With it a
+log is cut at the first batch that makes no sense or is missing, and goes on from there: the offsets behind it are
+given again. No data is deleted: what is taken out is moved to a directory that the output names.
+Exits with 0 where a broker opens every log, now or after --apply, and else with 1.")]
+pub(super) struct RepairArguments {
+    /// A data directory, or the directory of one partition in it. No broker may be using it.
+    #[arg(value_name = "DIR")]
+    pub(super) dir: PathBuf,
+    /// Mend what can be mended; nothing is asked.
+    #[arg(long)]
+    pub(super) apply: bool,
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::client::ClientError;
 use crate::config::ConfigError;
-use crate::server::ServeError;
+use crate::server::{RepairError, ServeError};
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +21,21 @@ pub(super) enum CliError {
     Corrupt {
         /// How many.
         files: usize,
+    },
+    /// The logs could not be repaired.
+    #[error(transparent)]
+    Repair(#[from] RepairError),
+    /// Logs are damaged, and were only to be shown.
+    #[error("{logs} of the logs are damaged; --apply mends them")]
+    Damaged {
+        /// How many.
+        logs: usize,
+    },
+    /// Logs could not be mended; each has been reported.
+    #[error("{logs} of the logs cannot be mended")]
+    NotMended {
+        /// How many.
+        logs: usize,
     },
     /// A broker did not do what was asked.
     #[error(transparent)]
@@ -51,6 +66,9 @@ impl CliError {
             Self::Config(_) => 2,
             Self::Serve(_)
             | Self::Corrupt { .. }
+            | Self::Repair(_)
+            | Self::Damaged { .. }
+            | Self::NotMended { .. }
             | Self::Client(_)
             | Self::Runtime(_)
             | Self::File { .. }

@@ -7,7 +7,7 @@ use clap::Parser;
 
 use super::args::{Arguments, Command};
 use super::error::CliError;
-use super::{consume, dump, logging, produce, serve, topic};
+use super::{consume, dump, logging, produce, repair, serve, topic};
 
 /// Runs the command line of this process.
 #[must_use]
@@ -35,6 +35,7 @@ fn run(command: Command) -> Result<(), CliError> {
         Command::Consume(arguments) => wait_for(consume::run(&arguments.broker.broker, &arguments)),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
+        Command::Repair(arguments) => repair::run(&arguments),
     }
 }
 

@@ -13,6 +13,7 @@ mod listen;
 mod logging;
 mod main;
 mod produce;
+mod repair;
 mod serve;
 mod start;
 mod topic;

@@ -4,12 +4,12 @@
 //! catalog first, then carried out by the shards, then shown to clients, then answered. File
 //! operations here may block: no request for records passes through this thread.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ringlog_engine::log::OpenOptions;
 use ringlog_engine::log::checkpoint::TopicPartition;
+use ringlog_engine::log::{OpenError, OpenOptions, RecoveryReport};
 use ringlog_engine::rt::mailbox::Mailbox;
 use ringlog_engine::types::{LeaderEpoch, Offset, TimestampMs};
 use ringlog_replication::types::TopicIdPartition;
@@ -32,7 +32,15 @@ pub(crate) struct Control {
     /// As given at the start, without the dynamic settings.
     pub(super) config: ServerConfig,
     shards: Vec<Mailbox<ShardRequest>>,
+    /// What is recorded of logs that did not open, and stays so.
+    unavailable: Vec<LogCheckpoint>,
 }
+
+/// A log that a shard is opening.
+type OpeningLog = oneshot::Receiver<Result<RecoveryReport, OpenError>>;
+
+/// How often the start says how far it is.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 impl Control {
     /// Reads the catalog and adopts partition directories that it does not know; every leader's
@@ -61,6 +69,7 @@ impl Control {
             catalog,
             config,
             shards,
+            unavailable: Vec::new(),
         })
     }
 
@@ -91,13 +100,31 @@ impl Control {
                 self.open_topic(topic, 0, &view, Some(last_run)).await?,
             ));
         }
-        let mut opened = 0u64;
+        let logs: usize = pending.iter().map(|(_, replies)| replies.len()).sum();
+        let (mut opened, mut scanned_bytes) = (0u64, 0);
+        let mut progress = tokio::time::interval_at((Instant::now() + PROGRESS_EVERY).into(), PROGRESS_EVERY);
         for (topic, replies) in pending {
-            for (partition, reply) in replies.into_iter().enumerate() {
-                match reply.await {
-                    Ok(Ok(())) => opened += 1,
+            for (id, mut reply) in topic.partition_ids().zip(replies) {
+                let result = loop {
+                    tokio::select! {
+                        result = &mut reply => break result,
+                        _ = progress.tick() => tracing::info!(opened, logs, scanned_bytes, "opening logs"),
+                    }
+                };
+                match result {
+                    Ok(Ok(report)) => {
+                        (opened, scanned_bytes) = (opened + 1, scanned_bytes + report.scanned_bytes)
+                    }
                     Ok(Err(error)) => {
-                        tracing::error!(topic = %topic.name, partition, %error, "partition is unavailable");
+                        let dir = self.dir.partition_path(&topic.name, id.partition);
+                        tracing::error!(
+                            topic = %topic.name,
+                            partition = id.partition,
+                            %error,
+                            remedy = remedy(&error, &dir),
+                            "partition is unavailable"
+                        );
+                        self.unavailable.push(recorded(&topic, id, last_run));
                     }
                     Err(_) => return Err(ControlError::ShardGone),
                 }
@@ -108,7 +135,14 @@ impl Control {
         if let Some(last) = taken.into_iter().flatten().max() {
             self.catalog.begin_producer_ids_after(last)?;
         }
-        tracing::info!(logs = opened, clean = last_run.clean, "logs opened");
+        // What recovery has flushed need not be scanned again, and of logs that are gone nothing is recorded.
+        self.checkpoint().await;
+        tracing::info!(
+            logs = opened,
+            clean = last_run.clean,
+            scanned_bytes,
+            "logs opened"
+        );
         Ok(())
     }
 
@@ -118,29 +152,20 @@ impl Control {
         from: usize,
         view: &View,
         last_run: Option<&LastRun>,
-    ) -> Result<Vec<oneshot::Receiver<Result<(), ringlog_engine::log::OpenError>>>, ControlError> {
+    ) -> Result<Vec<OpeningLog>, ControlError> {
         let config = view.config.log_config(&topic.configs);
         let mut replies = Vec::new();
         for id in topic.partition_ids().skip(from) {
             let dir = self.dir.create_partition(&topic.name, id.partition, topic.id)?;
-            let name = TopicPartition {
-                topic: topic.name.to_string(),
-                partition: id.partition,
-            };
-            let lookup = |offsets: &Offsets| offsets.get(&name).copied();
+            let recorded = last_run.map(|last_run| recorded(topic, id, last_run));
             let options = OpenOptions {
-                recovery_point: last_run
-                    .and_then(|run| lookup(&run.recovery_points))
-                    .unwrap_or(Offset(0)),
-                log_start_offset: last_run
-                    .and_then(|run| lookup(&run.log_starts))
-                    .unwrap_or(Offset(0)),
+                recovery_point: recorded.map_or(Offset(0), |log| log.recovery_point),
+                log_start_offset: recorded.map_or(Offset(0), |log| log.log_start_offset),
                 clean_shutdown: last_run.is_some_and(|run| run.clean),
                 now: wall_clock(),
             };
-            let first_dirty_offset = last_run
-                .and_then(|run| lookup(&run.first_dirty))
-                .unwrap_or(Offset(0));
+            let first_dirty_offset = recorded.and_then(|log| log.first_dirty_offset);
+            let first_dirty_offset = first_dirty_offset.unwrap_or(Offset(0));
             let number = usize::try_from(id.partition).expect("partition numbers start at 0");
             let leader_epoch = topic.partitions[number].leader_epoch;
             let open = OpenPartition {
@@ -247,7 +272,7 @@ impl Control {
 
     fn write_checkpoints(&self, checkpoints: &[LogCheckpoint]) -> Result<(), DataDirError> {
         let mut offsets = CheckpointOffsets::default();
-        for checkpoint in checkpoints {
+        for checkpoint in checkpoints.iter().chain(&self.unavailable) {
             let Some(topic) = self.catalog.image().topic_by_id(checkpoint.partition.topic_id) else {
                 continue;
             };
@@ -316,7 +341,36 @@ pub(super) fn storage(error: impl std::fmt::Display) -> TopicError {
     TopicError::Storage(error.to_string())
 }
 
-fn wall_clock() -> TimestampMs {
+/// What the last run has recorded of a log.
+fn recorded(topic: &TopicImage, id: TopicIdPartition, last_run: &LastRun) -> LogCheckpoint {
+    let name = TopicPartition {
+        topic: topic.name.to_string(),
+        partition: id.partition,
+    };
+    let lookup = |offsets: &Offsets| offsets.get(&name).copied().unwrap_or(Offset(0));
+    let recovery_point = lookup(&last_run.recovery_points);
+    LogCheckpoint {
+        partition: id,
+        recovery_point,
+        log_start_offset: lookup(&last_run.log_starts),
+        high_watermark: recovery_point,
+        first_dirty_offset: last_run.first_dirty.get(&name).copied(),
+        clean: false,
+    }
+}
+
+/// What to do about a log that does not open.
+fn remedy(error: &OpenError, dir: &Path) -> String {
+    match error {
+        OpenError::Damaged { .. } => format!(
+            "restore the file, or stop the broker and see what `ringlog repair {}` finds",
+            dir.display()
+        ),
+        _ => "see the error".to_owned(),
+    }
+}
+
+pub(super) fn wall_clock() -> TimestampMs {
     let since = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap_or_default();

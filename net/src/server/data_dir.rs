@@ -129,13 +129,7 @@ impl DataDir {
     /// Creates the directory if need be, locks it, and checks whose it is.
     pub(crate) fn open(path: &Path, node_id: i32) -> Result<Self, DataDirError> {
         fs::create_dir_all(path).map_err(failed(CREATE_DIR, path))?;
-        let lock_path = path.join(LOCK);
-        let lock = File::create(&lock_path).map_err(failed("create", &lock_path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(DataDirError::Locked(path.to_owned())),
-            Err(TryLockError::Error(source)) => return Err(failed("lock", &lock_path)(source)),
-        }
+        let lock = lock(path)?;
         let meta = path.join(META_PROPERTIES);
         let cluster_id = match fs::read_to_string(&meta) {
             Ok(text) => check_meta(path, &meta, &text, node_id)?,
@@ -161,6 +155,15 @@ impl DataDir {
         })
     }
 
+    /// Locks a directory that is there, whosever it is: to mend it, not to serve it.
+    pub(crate) fn open_to_repair(path: &Path) -> Result<Self, DataDirError> {
+        Ok(Self {
+            path: path.to_owned(),
+            cluster_id: String::new(),
+            _lock: lock(path)?,
+        })
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -181,10 +184,28 @@ impl DataDir {
         self.sync()?;
         Ok(LastRun {
             clean,
+            ..self.last_run()
+        })
+    }
+
+    /// Reads how the last run ended.
+    pub(crate) fn last_run(&self) -> LastRun {
+        LastRun {
+            clean: self.path.join(CLEAN_SHUTDOWN).exists(),
             recovery_points: self.read_checkpoint(RECOVERY_POINTS),
             log_starts: self.read_checkpoint(LOG_STARTS),
             first_dirty: self.read_checkpoint(FIRST_DIRTY),
-        })
+        }
+    }
+
+    /// Stores the positions that recovery starts from, and below which nothing may be missing.
+    pub(crate) fn write_recovery_points(&self, recovery_points: &Offsets) -> Result<(), DataDirError> {
+        self.write_checkpoint(RECOVERY_POINTS, recovery_points)
+    }
+
+    fn write_checkpoint(&self, name: &str, offsets: &Offsets) -> Result<(), DataDirError> {
+        let path = self.path.join(name);
+        replace_file(&path, encode_offsets(offsets).as_bytes()).map_err(failed("write", &path))
     }
 
     /// A checkpoint that cannot be read is distrusted: every log is then scanned from its start.
@@ -206,17 +227,10 @@ impl DataDir {
 
     /// Stores the offsets of every log.
     pub(crate) fn write_checkpoints(&self, offsets: &CheckpointOffsets) -> Result<(), DataDirError> {
-        let files = [
-            (RECOVERY_POINTS, &offsets.recovery_points),
-            (LOG_STARTS, &offsets.log_starts),
-            (HIGH_WATERMARKS, &offsets.high_watermarks),
-            (FIRST_DIRTY, &offsets.first_dirty),
-        ];
-        for (name, checkpoint) in files {
-            let path = self.path.join(name);
-            replace_file(&path, encode_offsets(checkpoint).as_bytes()).map_err(failed("write", &path))?;
-        }
-        Ok(())
+        self.write_recovery_points(&offsets.recovery_points)?;
+        self.write_checkpoint(LOG_STARTS, &offsets.log_starts)?;
+        self.write_checkpoint(HIGH_WATERMARKS, &offsets.high_watermarks)?;
+        self.write_checkpoint(FIRST_DIRTY, &offsets.first_dirty)
     }
 
     /// Says that every log was closed properly.
@@ -238,6 +252,11 @@ impl DataDir {
         id: TopicId,
     ) -> Result<PathBuf, DataDirError> {
         let dir = self.partition_path(topic, partition);
+        let metadata = PartitionMetadata { topic_id: id.0 }.encode();
+        // What is there stays: a start with many logs would wait for the disk once for each.
+        if fs::read(dir.join(PARTITION_METADATA)).is_ok_and(|found| found == metadata.as_bytes()) {
+            return Ok(dir);
+        }
         match fs::create_dir(&dir) {
             Ok(()) => {}
             // From an earlier run: the caller knows the topic to be its own.
@@ -327,6 +346,17 @@ pub(crate) fn last_leader_epoch(dir: &Path) -> LeaderEpoch {
     latest.map_or(LeaderEpoch::NONE, |entry| entry.epoch)
 }
 
+/// Takes the directory for this process.
+fn lock(path: &Path) -> Result<File, DataDirError> {
+    let lock_path = path.join(LOCK);
+    let lock = File::create(&lock_path).map_err(failed("create", &lock_path))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(DataDirError::Locked(path.to_owned())),
+        Err(TryLockError::Error(source)) => Err(failed("lock", &lock_path)(source)),
+    }
+}
+
 fn name_of(path: &Path) -> String {
     path.file_name()
         .map(|name| name.to_string_lossy().into_owned())
@@ -342,7 +372,7 @@ fn holds_segments(dir: &Path) -> bool {
 }
 
 /// Splits `topic-3`; `None` for any other name, a topic that is being deleted among them.
-fn parse_partition_dir(name: &str) -> Option<(&str, i32)> {
+pub(crate) fn parse_partition_dir(name: &str) -> Option<(&str, i32)> {
     let (topic, partition) = name.rsplit_once('-')?;
     let valid = super::topic_name::check(topic).is_ok() && partition.bytes().all(|b| b.is_ascii_digit());
     valid.then_some(topic).zip(partition.parse().ok())

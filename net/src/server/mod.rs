@@ -4,7 +4,7 @@
 //! (`connection`, `frame_reader`, `frame_pool`, `budget`), one request (`dispatch`, `handlers`, `response`,
 //! `error_map`), one core (`shard`, `shard_request`, `resolve`, `retention`, `route`), and the changes to topics and
 //! settings (`control`, `control_request`, `topic_changes`,
-//! `config_changes`, `topic_name`, `data_dir`, `adopt`).
+//! `config_changes`, `topic_name`, `data_dir`, `adopt`); beside a stopped broker, `repair` and `repair_storage`.
 
 mod adopt;
 mod budget;
@@ -21,6 +21,8 @@ mod frame_reader;
 mod handlers;
 mod limited_log;
 mod listener;
+pub(crate) mod repair;
+pub(crate) mod repair_storage;
 mod resolve;
 mod response;
 mod retention;
@@ -35,4 +37,5 @@ mod topic_name;
 pub use control::ControlError;
 pub use data_dir::DataDirError;
 pub use listener::BindError;
+pub use repair::RepairError;
 pub use server::{ServeError, run};

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ringlog_engine::io::{IoCompletion, IoError};
 use ringlog_engine::log::compaction::CleanedSegment;
-use ringlog_engine::log::{Log, OpenError};
+use ringlog_engine::log::{Log, OpenError, RecoveryReport};
 use ringlog_engine::rt::ShardIo;
 use ringlog_engine::rt::mailbox::{Mailbox, MailboxReceiver};
 use ringlog_engine::types::{LogId, TimestampMs};
@@ -287,15 +287,32 @@ impl Shard {
         }
     }
 
-    fn open(&self, broker: &mut BrokerShard, open: OpenPartition) -> Result<(), OpenError> {
+    fn open(&self, broker: &mut BrokerShard, open: OpenPartition) -> Result<RecoveryReport, OpenError> {
         let id = LogId(self.next_log.get());
         self.next_log.set(id.0 + 1);
         let mut files = self.io.files().borrow_mut();
         let (mut log, report) = Log::open(&open.dir, id, open.config, open.options, &mut *files)?;
         log.set_first_dirty_offset(open.first_dirty_offset);
         tracing::debug!(dir = %open.dir.display(), ?report, "log opened");
+        if report.ended_below_recovery_point {
+            tracing::error!(
+                dir = %open.dir.display(),
+                end = log.log_end_offset().0,
+                recovery_point = open.options.recovery_point.0,
+                "a log ends below what had been flushed: the disk has lost records"
+            );
+        }
+        if let Some(cut) = &report.cut {
+            tracing::warn!(
+                path = %cut.path.display(),
+                position = cut.position,
+                bytes = cut.lost_bytes,
+                defect = cut.defect.map(tracing::field::display),
+                "cut what made no sense at the end of a log"
+            );
+        }
         broker.add_partition(open.partition, log, open.leader_epoch);
-        Ok(())
+        Ok(report)
     }
 
     /// See [`BrokerShard::enforce_retention`].

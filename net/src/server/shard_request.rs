@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ringlog_engine::config::LogConfig;
 use ringlog_engine::log::compaction::{CleanedSegment, CleaningId, CleaningJob, Dirtiness};
-use ringlog_engine::log::{AbortedTxn, OpenError, OpenOptions};
+use ringlog_engine::log::{AbortedTxn, OpenError, OpenOptions, RecoveryReport};
 use ringlog_engine::rt::FileRange;
 use ringlog_engine::types::{LeaderEpoch, Offset, ProducerId, TimestampMs};
 use ringlog_replication::broker_shard::DeleteRecordsError;
@@ -59,7 +59,7 @@ pub(crate) enum ShardRequest {
     LastProducerId(oneshot::Sender<Option<ProducerId>>),
     Sizes(oneshot::Sender<Vec<(TopicIdPartition, u64)>>),
     Metadata(View, oneshot::Sender<()>),
-    Open(OpenPartition, oneshot::Sender<Result<(), OpenError>>),
+    Open(OpenPartition, oneshot::Sender<Result<RecoveryReport, OpenError>>),
     Remove(TopicIdPartition, oneshot::Sender<()>),
     Configure(TopicIdPartition, LogConfig, oneshot::Sender<()>),
     Checkpoint(oneshot::Sender<Vec<LogCheckpoint>>),

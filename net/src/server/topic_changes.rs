@@ -184,6 +184,8 @@ impl Control {
             self.send(id, ShardRequest::Remove(id, reply)).await;
             let _ = done.await;
         }
+        // A log of this name that is created later begins anew: nothing may be recorded of it.
+        self.checkpoint().await;
         for id in topic.partition_ids() {
             self.dir
                 .retire_partition(&topic.name, id.partition)
