@@ -3,8 +3,9 @@
 //! What a client claims is not counted, only what it has sent. When the budget is used up,
 //! connections wait before they read on; one of them at a time may overdraw it, so that
 //! half-received requests cannot block each other for good: one that has begun, since a connection
-//! between requests may have nothing to say for long. Memory stays within the budget plus one request
-//! and the pool of buffers for the next ones.
+//! between requests may have nothing to say for long. An eighth of the budget is kept for the first few
+//! bytes of requests: small ones, and with them most clients, are served while large ones wait. Memory
+//! stays within the budget plus one request and the pool of buffers for the next ones.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,12 +14,17 @@ use tokio::sync::Notify;
 
 use super::frame_pool::FramePool;
 
+/// What a request may hold of the part of the budget that large ones leave free.
+const SMALL_BYTES: usize = 4096;
+
 /// Request memory shared by the connections of one shard.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit_bytes: usize,
     used_bytes: Cell<usize>,
     overdrawn: Cell<bool>,
+    /// What requests hold that are small so far; counted among the used bytes, too.
+    small_bytes: Cell<usize>,
     freed: Notify,
     pool: FramePool,
 }
@@ -37,6 +43,7 @@ impl Budget {
             limit_bytes,
             used_bytes: Cell::new(0),
             overdrawn: Cell::new(false),
+            small_bytes: Cell::new(0),
             freed: Notify::new(),
             pool: FramePool::default(),
         })
@@ -61,7 +68,7 @@ impl RequestMemory {
     /// Waits until at least one more byte may be read.
     pub(crate) async fn ready(&mut self) {
         loop {
-            if self.budget.used_bytes.get() < self.budget.limit_bytes {
+            if self.room_bytes() > 0 {
                 self.end_overdraft();
                 return;
             }
@@ -77,6 +84,21 @@ impl RequestMemory {
         }
     }
 
+    /// How many bytes may be read before the request must wait.
+    fn room_bytes(&self) -> usize {
+        let reserve_bytes = self.budget.limit_bytes / 8;
+        let shared_bytes = self.budget.limit_bytes - reserve_bytes;
+        let shared_room = shared_bytes.saturating_sub(self.budget.used_bytes.get());
+        // Counted by itself: large requests that overdraw leave the reserve alone.
+        let reserve_room = reserve_bytes.saturating_sub(self.budget.small_bytes.get());
+        shared_room.max(reserve_room.min(SMALL_BYTES.saturating_sub(self.bytes)))
+    }
+
+    /// What the request holds, if it is small.
+    fn small_bytes(&self) -> usize {
+        if self.bytes <= SMALL_BYTES { self.bytes } else { 0 }
+    }
+
     /// Leaves the overdraft to the next who needs it: a slow request must not keep it for good.
     fn end_overdraft(&mut self) {
         if self.overdraws {
@@ -88,15 +110,17 @@ impl RequestMemory {
 
     /// How many bytes may be read at once: what is left, or a small piece when overdrawing.
     pub(crate) fn allowance(&self) -> usize {
-        self.budget
-            .limit_bytes
-            .saturating_sub(self.budget.used_bytes.get())
-            .max(64 * 1024)
+        match self.room_bytes() {
+            0 => 64 * 1024,
+            room_bytes => room_bytes,
+        }
     }
 
     /// Counts bytes that were read.
     pub(crate) fn add(&mut self, bytes: usize) {
+        let others_bytes = self.budget.small_bytes.get() - self.small_bytes();
         self.bytes += bytes;
+        self.budget.small_bytes.set(others_bytes + self.small_bytes());
         self.budget.used_bytes.set(self.budget.used_bytes.get() + bytes);
     }
 }
@@ -106,6 +130,8 @@ impl Drop for RequestMemory {
         self.budget
             .used_bytes
             .set(self.budget.used_bytes.get() - self.bytes);
+        let others_bytes = self.budget.small_bytes.get() - self.small_bytes();
+        self.budget.small_bytes.set(others_bytes);
         self.end_overdraft();
         self.budget.freed.notify_waiters();
     }
@@ -152,6 +178,32 @@ mod tests {
         next.add(10);
         assert!(is_ready(&mut next), "the overdraft is free again");
         assert!(!is_ready(&mut slow));
+    }
+
+    #[test]
+    fn small_requests_pass_while_large_ones_wait() {
+        let budget = Budget::new(800_000);
+        let [mut large, mut waiting, mut overdrawing] = std::array::from_fn(|_| budget.open());
+        waiting.add(SMALL_BYTES);
+        overdrawing.add(SMALL_BYTES);
+        assert!(is_ready(&mut large));
+        large.add(700_000);
+        assert!(is_ready(&mut overdrawing), "one may overdraw");
+        overdrawing.add(5_000_000);
+        assert!(!is_ready(&mut waiting));
+        let mut small = budget.open();
+        assert!(is_ready(&mut small));
+        assert_eq!(small.allowance(), SMALL_BYTES);
+        small.add(SMALL_BYTES);
+        assert!(!is_ready(&mut small), "it is large now");
+        // Even so they keep within the budget.
+        let mut many: Vec<_> = (0..100).map(|_| budget.open()).collect();
+        let passed = many
+            .iter_mut()
+            .filter_map(|small| is_ready(small).then(|| small.add(SMALL_BYTES)));
+        assert!(passed.count() < 30);
+        drop(overdrawing);
+        assert!(is_ready(&mut waiting), "its turn to overdraw");
     }
 
     #[test]
