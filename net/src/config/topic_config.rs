@@ -76,6 +76,7 @@ impl ServerConfig {
                 },
                 _ => FlushPolicy::Group,
             },
+            zero_window_bytes_max: LogConfig::default().zero_window_bytes_max,
             timestamp_type: match text("message.timestamp.type").as_str() {
                 "LogAppendTime" => TimestampType::LogAppendTime,
                 _ => TimestampType::CreateTime,
