@@ -238,7 +238,7 @@ fn names_numbers_and_settings_that_cannot_be_are_refused_and_the_reason_told() {
     for (key, value) in [
         ("segment.bytes", "-5"),
         ("flush.policy", "sometimes"),
-        ("cleanup.policy", "compact"),
+        ("cleanup.policy", "shred"),
     ] {
         let refused = client.try_create("t", 1, &[(key, value)]);
         assert_eq!(code(refused.error_code), ErrorCode::InvalidConfig, "{key}");
