@@ -4,6 +4,7 @@
 //! catalog first, then carried out by the shards, then shown to clients, then answered. File
 //! operations here may block: no request for records passes through this thread.
 
+use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,6 +39,9 @@ pub(crate) struct Control {
 
 /// A log that a shard is opening.
 type OpeningLog = oneshot::Receiver<Result<RecoveryReport, OpenError>>;
+
+/// The remedy of an error that tells its own.
+const SEE_ERROR: &str = "see the error";
 
 /// How often the start says how far it is.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
@@ -97,37 +101,42 @@ impl Control {
         for topic in view.image.topics() {
             pending.push((
                 topic.clone(),
-                self.open_topic(topic, 0, &view, Some(last_run)).await?,
+                self.open_topic(topic, 0, &view, Some(last_run)).await,
             ));
         }
         let logs: usize = pending.iter().map(|(_, replies)| replies.len()).sum();
         let (mut opened, mut scanned_bytes) = (0u64, 0);
         let mut progress = tokio::time::interval_at((Instant::now() + PROGRESS_EVERY).into(), PROGRESS_EVERY);
         for (topic, replies) in pending {
-            for (id, mut reply) in topic.partition_ids().zip(replies) {
-                let result = loop {
-                    tokio::select! {
-                        result = &mut reply => break result,
-                        _ = progress.tick() => tracing::info!(opened, logs, scanned_bytes, "opening logs"),
+            for (id, reply) in topic.partition_ids().zip(replies) {
+                let dir = self.dir.partition_path(&topic.name, id.partition);
+                let (error, remedy) = match reply {
+                    Ok(mut reply) => {
+                        let result = loop {
+                            tokio::select! {
+                                result = &mut reply => break result,
+                                _ = progress.tick() => tracing::info!(opened, logs, scanned_bytes, "opening logs"),
+                            }
+                        };
+                        match result {
+                            Ok(Ok(report)) => {
+                                (opened, scanned_bytes) = (opened + 1, scanned_bytes + report.scanned_bytes);
+                                continue;
+                            }
+                            Ok(Err(error)) => (with_causes(&error), remedy(&error, &dir)),
+                            Err(_) => return Err(ControlError::ShardGone),
+                        }
                     }
+                    Err(error) => (with_causes(&error), SEE_ERROR.to_owned()),
                 };
-                match result {
-                    Ok(Ok(report)) => {
-                        (opened, scanned_bytes) = (opened + 1, scanned_bytes + report.scanned_bytes)
-                    }
-                    Ok(Err(error)) => {
-                        let dir = self.dir.partition_path(&topic.name, id.partition);
-                        tracing::error!(
-                            topic = %topic.name,
-                            partition = id.partition,
-                            %error,
-                            remedy = remedy(&error, &dir),
-                            "partition is unavailable"
-                        );
-                        self.unavailable.push(recorded(&topic, id, last_run));
-                    }
-                    Err(_) => return Err(ControlError::ShardGone),
-                }
+                tracing::error!(
+                    topic = %topic.name,
+                    partition = id.partition,
+                    error,
+                    remedy,
+                    "partition is unavailable"
+                );
+                self.unavailable.push(recorded(&topic, id, last_run));
             }
         }
         // Logs that were adopted remember producers that the catalog knows nothing of.
@@ -146,17 +155,25 @@ impl Control {
         Ok(())
     }
 
+    /// Has the logs of `topic` opened from partition `from` on, each in its directory, which may not be
+    /// usable.
     pub(super) async fn open_topic(
         &self,
         topic: &TopicImage,
         from: usize,
         view: &View,
         last_run: Option<&LastRun>,
-    ) -> Result<Vec<OpeningLog>, ControlError> {
+    ) -> Vec<Result<OpeningLog, DataDirError>> {
         let config = view.config.log_config(&topic.configs);
         let mut replies = Vec::new();
         for id in topic.partition_ids().skip(from) {
-            let dir = self.dir.create_partition(&topic.name, id.partition, topic.id)?;
+            let dir = match self.dir.create_partition(&topic.name, id.partition, topic.id) {
+                Ok(dir) => dir,
+                Err(error) => {
+                    replies.push(Err(error));
+                    continue;
+                }
+            };
             let recorded = last_run.map(|last_run| recorded(topic, id, last_run));
             let options = OpenOptions {
                 recovery_point: recorded.map_or(Offset(0), |log| log.recovery_point),
@@ -178,9 +195,9 @@ impl Control {
             };
             let (reply, receiver) = oneshot::channel();
             self.send(id, ShardRequest::Open(open, reply)).await;
-            replies.push(receiver);
+            replies.push(Ok(receiver));
         }
-        Ok(replies)
+        replies
     }
 
     pub(super) async fn send(&self, id: TopicIdPartition, request: ShardRequest) {
@@ -337,8 +354,8 @@ pub enum ControlError {
     ShardGone,
 }
 
-pub(super) fn storage(error: impl std::fmt::Display) -> TopicError {
-    TopicError::Storage(error.to_string())
+pub(super) fn storage(error: impl Error) -> TopicError {
+    TopicError::Storage(with_causes(&error))
 }
 
 /// What the last run has recorded of a log.
@@ -366,8 +383,22 @@ fn remedy(error: &OpenError, dir: &Path) -> String {
             "restore the file, or stop the broker and see what `ringlog repair {}` finds",
             dir.display()
         ),
-        _ => "see the error".to_owned(),
+        _ => SEE_ERROR.to_owned(),
     }
+}
+
+/// The error and its causes on one line; a cause that the error tells itself is not repeated.
+fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = error.source();
+    }
+    text
 }
 
 pub(super) fn wall_clock() -> TimestampMs {

@@ -244,7 +244,8 @@ impl DataDir {
         self.path.join(format!("{topic}-{partition}"))
     }
 
-    /// Creates a partition's directory, if it is not there, with its `partition.metadata`, durably.
+    /// Creates a partition's directory, if it is not there, with its `partition.metadata`, durably. One
+    /// that names another topic is refused.
     pub(crate) fn create_partition(
         &self,
         topic: &str,
@@ -252,10 +253,22 @@ impl DataDir {
         id: TopicId,
     ) -> Result<PathBuf, DataDirError> {
         let dir = self.partition_path(topic, partition);
-        let metadata = PartitionMetadata { topic_id: id.0 }.encode();
-        // What is there stays: a start with many logs would wait for the disk once for each.
-        if fs::read(dir.join(PARTITION_METADATA)).is_ok_and(|found| found == metadata.as_bytes()) {
-            return Ok(dir);
+        let path = dir.join(PARTITION_METADATA);
+        let found = fs::read(&path).ok();
+        match found.and_then(|bytes| PartitionMetadata::decode(&bytes).ok()) {
+            // What is there stays: a start with many logs would wait for the disk once for each.
+            Some(found) if found.topic_id == id.0 => return Ok(dir),
+            Some(found) => {
+                let found = TopicId(found.topic_id);
+                return Err(DataDirError::Format {
+                    path,
+                    problem: format!(
+                        "the directory belongs to a topic with the id {found}, not to {topic} with the id {id}; \
+                         move it away, or remove this file if the records are the topic's"
+                    ),
+                });
+            }
+            None => {}
         }
         match fs::create_dir(&dir) {
             Ok(()) => {}
@@ -264,7 +277,6 @@ impl DataDir {
             Err(source) => return Err(failed("create", &dir)(source)),
         }
         let metadata = PartitionMetadata { topic_id: id.0 }.encode();
-        let path = dir.join(PARTITION_METADATA);
         replace_file(&path, metadata.as_bytes()).map_err(failed("write", &path))?;
         self.sync()?;
         Ok(dir)

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -69,12 +70,9 @@ impl Control {
 
     /// Opens the new logs of `topic`, from partition `from` on.
     async fn open_new(&self, topic: &TopicImage, from: usize) -> Result<(), TopicError> {
-        let replies = self
-            .open_topic(topic, from, &self.view(), None)
-            .await
-            .map_err(storage)?;
-        for reply in replies {
+        for reply in self.open_topic(topic, from, &self.view(), None).await {
             reply
+                .map_err(storage)?
                 .await
                 .map_err(|_| TopicError::Storage("the broker is stopping".into()))?
                 .map_err(storage)?;
@@ -118,6 +116,7 @@ impl Control {
             self.check_assignments(&new.assignments)?
         };
         check_partition_count(partitions)?;
+        self.check_no_directory(&name, 0..partitions)?;
         let mut configs = ConfigMap::new();
         for (key, value) in new.configs {
             configs.extend(value.map(|value| (key, value)));
@@ -134,6 +133,19 @@ impl Control {
                 count
             ],
             configs,
+        })
+    }
+
+    /// A new partition does not take over, nor remove, a directory that someone put there.
+    fn check_no_directory(&self, topic: &str, partitions: Range<i32>) -> Result<(), TopicError> {
+        let taken = partitions
+            .map(|partition| self.dir.partition_path(topic, partition))
+            .find(|path| path.exists());
+        taken.map_or(Ok(()), |path| {
+            Err(TopicError::Storage(format!(
+                "{} is there already; move it away, or restart the broker to have it adopted",
+                path.display()
+            )))
         })
     }
 
@@ -234,6 +246,7 @@ impl Control {
                 self.check_replicas(number, replicas)?;
             }
         }
+        self.check_no_directory(&new.topic, present..new.count)?;
         if validate_only {
             return Ok(());
         }

@@ -8,6 +8,7 @@ mod broker;
 mod client;
 
 mod compaction;
+mod directories;
 mod fetch;
 mod frames;
 mod lifecycle;
