@@ -85,7 +85,6 @@ impl ServerConfig {
             timestamp_after_max_ms: number("message.timestamp.after.max.ms"),
             producer_id_expiration_ms: self.number("producer.id.expiration.ms"),
             compaction,
-            ..LogConfig::default()
         }
     }
 }
