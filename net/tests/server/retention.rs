@@ -19,7 +19,9 @@ fn start() -> Broker {
 
 fn produce(client: &mut Client, count: usize) {
     for _ in 0..count {
-        client.produce("t", 0, &batch(&[&[7; VALUE_BYTES]])).unwrap();
+        client
+            .produce("t", 0, &batch(&[&[7; VALUE_BYTES]]))
+            .expect("it is taken");
     }
 }
 
@@ -38,8 +40,8 @@ fn until(client: &mut Client, what: &str, mut holds: impl FnMut(&mut Client) -> 
 
 /// Names in the partition's directory that end so.
 fn files(broker: &Broker, end: &str) -> Vec<String> {
-    let entries = std::fs::read_dir(broker.dir.path().join("t-0")).unwrap();
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let entries = std::fs::read_dir(broker.dir.path().join("t-0")).expect("its directory");
+    let names = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"));
     names.filter(|name| name.ends_with(end)).collect()
 }
 
