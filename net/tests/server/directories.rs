@@ -15,7 +15,9 @@ fn stopped() -> TempDir {
     let mut client = broker.client();
     client.create("t", 2, &[]);
     for partition in [0, 1] {
-        client.produce("t", partition, &batch(&[b"x", b"y"])).unwrap();
+        client
+            .produce("t", partition, &batch(&[b"x", b"y"]))
+            .expect("produced");
     }
     broker.stop().0
 }
