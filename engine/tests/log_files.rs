@@ -15,8 +15,11 @@ use ringlog_engine::record::{EndTxnMarker, RecordBatch, RecordBatchBuilder};
 use ringlog_engine::testing::{LogDriver, SimDisk};
 use ringlog_engine::types::{LeaderEpoch, LogId, Offset, ProducerEpoch, ProducerId, Sequence};
 
+/// Which file of a log is meant.
+type FileOf = fn(&Stage) -> PathBuf;
+
 /// The files, by what they are called in the table.
-const FILES: [(&str, fn(&Stage) -> PathBuf); 9] = [
+const FILES: [(&str, FileOf); 9] = [
     ("sealed `.log`", |stage| stage.file(stage.sealed, "log")),
     ("last `.log`", |stage| stage.file(stage.active, "log")),
     ("last `.log`, above the recovery point", |stage| {
