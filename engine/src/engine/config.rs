@@ -1,6 +1,6 @@
 //! What can be set about an engine and about its calls: unit, range, default and reason of each field.
 //!
-//! The settings of one log are [`LogConfig`](crate::config::LogConfig)'s.
+//! The settings of one log are [`LogConfig`]'s.
 
 use std::time::Duration;
 
