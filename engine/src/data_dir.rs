@@ -116,7 +116,15 @@ fn remedy(error: &io::Error) -> &'static str {
 pub struct DataDir {
     path: PathBuf,
     /// Held for as long as the process uses the directory; the kernel lets go of it when the process ends.
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for DataDir {
+    fn drop(&mut self) {
+        // Not left to the closing of the file: a process that is just being started from another thread
+        // holds a copy of it for a moment. There is nothing to do about an error; the file is closed next.
+        let _ = self.lock.unlock();
+    }
 }
 
 impl DataDir {
@@ -132,7 +140,7 @@ impl DataDir {
         match lock.try_lock() {
             Ok(()) => Ok(Self {
                 path: path.to_owned(),
-                _lock: lock,
+                lock,
             }),
             Err(TryLockError::WouldBlock) => Err(DataDirError::Locked(path.to_owned())),
             Err(TryLockError::Error(source)) => Err(DataDirError::Io {
@@ -293,8 +301,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let first = DataDir::open(dir.path()).unwrap();
         assert!(matches!(DataDir::open(dir.path()), Err(DataDirError::Locked(_))));
+        // As a process has it that is just being started from another thread.
+        let copy = first.lock.try_clone().unwrap();
         drop(first);
         DataDir::open(dir.path()).unwrap();
+        drop(copy);
     }
 
     #[test]

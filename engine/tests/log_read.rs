@@ -5,9 +5,10 @@
 use bytes::BytesMut;
 use proptest::prelude::*;
 use ringlog_engine::config::LogConfig;
+use ringlog_engine::io::Storage;
 use ringlog_engine::log::{Narrow, Scan};
 use ringlog_engine::record::{BatchHeader, Compression, RecordBatch, RecordBatchBuilder};
-use ringlog_engine::testing::LogDriver;
+use ringlog_engine::testing::{LogDriver, SimDisk};
 use ringlog_engine::types::{LeaderEpoch, Offset, TimestampMs};
 
 /// Batches of two records, all of the same size.
@@ -19,6 +20,10 @@ fn filled(batches: usize, config: LogConfig) -> LogDriver {
     }
     driver.settle();
     driver
+}
+
+fn forget_checksums(disk: &mut SimDisk) {
+    disk.remove_file(&LogDriver::path("segment-checkpoint")).unwrap();
 }
 
 fn batch_bytes(driver: &LogDriver) -> u32 {
@@ -144,6 +149,8 @@ fn an_index_damaged_while_the_log_was_closed_costs_no_records() {
         assert_ne!(bytes[place], byte);
         bytes[place] = byte;
         driver.disk.plant(&index, &bytes);
+        // As in a directory of Kafka's, which has no checksums of its indexes.
+        forget_checksums(&mut driver.disk);
         let options = LogDriver::options(80, true);
         let (driver, report) = LogDriver::open(config.clone(), driver.disk, options).unwrap();
         assert_eq!(report.scanned_segments, 0, "the damage is not seen at once");
@@ -259,6 +266,7 @@ fn a_read_ends_with_its_segment_and_goes_on_in_the_next() {
     for name in ["00000000000000000000.index", "00000000000000000000.timeindex"] {
         disk.plant(&LogDriver::path(name), &[]);
     }
+    forget_checksums(&mut disk);
     let (driver, _) = LogDriver::open(config, disk, LogDriver::options(40, false)).unwrap();
     let gap = first.last().unwrap();
     assert_eq!(

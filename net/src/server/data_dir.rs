@@ -38,7 +38,15 @@ pub(crate) struct DataDir {
     path: PathBuf,
     cluster_id: String,
     /// Held for as long as the process uses the directory.
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for DataDir {
+    fn drop(&mut self) {
+        // Not left to the closing of the file: a process that is just being started from another thread
+        // holds a copy of it for a moment. There is nothing to do about an error; the file is closed next.
+        let _ = self.lock.unlock();
+    }
 }
 
 /// How the last run left the directory.
@@ -151,7 +159,7 @@ impl DataDir {
         Ok(Self {
             path: path.to_owned(),
             cluster_id,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -160,7 +168,7 @@ impl DataDir {
         Ok(Self {
             path: path.to_owned(),
             cluster_id: String::new(),
-            _lock: lock(path)?,
+            lock: lock(path)?,
         })
     }
 
