@@ -19,6 +19,8 @@ fn ringlog() -> Command {
 struct Broker {
     process: Child,
     address: String,
+    /// What it logged before it served.
+    start: String,
     /// Kept open, since a broker that cannot log would be another test.
     logs: BufReader<ChildStderr>,
 }
@@ -50,6 +52,7 @@ impl Broker {
         let mut broker = Self {
             process,
             address: String::new(),
+            start: String::new(),
             logs,
         };
         broker.address = broker.await_address();
@@ -58,18 +61,18 @@ impl Broker {
 
     /// Reads the logs until the broker says where it serves.
     fn await_address(&mut self) -> String {
-        let mut seen = String::new();
         loop {
             let mut line = String::new();
             assert!(
                 self.logs.read_line(&mut line).expect("UTF-8") > 0,
-                "the broker ended: {seen}"
+                "the broker ended: {}",
+                self.start
             );
             let event: Value = serde_json::from_str(&line).expect("JSON");
             if event["message"] == "serving" {
                 return event["address"].as_str().expect("an address").to_owned();
             }
-            seen.push_str(&line);
+            self.start.push_str(&line);
         }
     }
 
@@ -406,4 +409,25 @@ fn serve_refuses_settings_it_does_not_understand() {
         assert_eq!(output.status.code(), Some(2), "{stderr}");
         assert!(stderr.contains(&complaint), "{complaint} in {stderr}");
     }
+}
+
+#[test]
+fn zeros_that_a_crash_leaves_ahead_of_the_data_are_nothing_to_warn_of() {
+    let data = data();
+    let mut broker = Broker::start(data.path());
+    broker.ok(&["topic", "create", "t"], "");
+    broker.ok(&["produce", "t"], "first\nsecond\n");
+    broker.process.kill().expect("killed");
+    broker.process.wait().expect("ended");
+    let log = data.path().join("t-0/00000000000000000000.log");
+    // As they are where the broker had been writing at a rate.
+    let bytes = [fs::read(&log).expect("there"), vec![0; 1 << 20]].concat();
+    fs::write(&log, bytes).expect("written");
+    drop(broker);
+    let broker = Broker::start(data.path());
+    assert!(!broker.start.contains("WARN"), "{}", broker.start);
+    assert_eq!(
+        broker.ok(&["consume", "t", "--exit-at-end"], ""),
+        "first\nsecond\n"
+    );
 }

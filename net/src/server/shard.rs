@@ -302,12 +302,15 @@ impl Shard {
                 "a log ends below what had been flushed: the disk has lost records"
             );
         }
-        if let Some(cut) = &report.cut {
+        // Zeros without a defect are those that a crash left ahead of the data.
+        if let Some(cut) = &report.cut
+            && let Some(defect) = &cut.defect
+        {
             tracing::warn!(
                 path = %cut.path.display(),
                 position = cut.position,
                 bytes = cut.lost_bytes,
-                defect = cut.defect.map(tracing::field::display),
+                %defect,
                 "cut what made no sense at the end of a log"
             );
         }
