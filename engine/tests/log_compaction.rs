@@ -16,7 +16,7 @@ use ringlog_engine::log::compaction::{
 };
 use ringlog_engine::log::{AppendError, Log, OpenError, OpenOptions};
 use ringlog_engine::record::{BatchHeader, Compression, EndTxnMarker, RecordBatch, RecordBatchBuilder};
-use ringlog_engine::testing::{LogDriver, MemStorage};
+use ringlog_engine::testing::{LogDriver, SimDisk};
 use ringlog_engine::types::{LeaderEpoch, LogId, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs};
 
 const DELETE_RETENTION_MS: i64 = 1000;
@@ -153,7 +153,7 @@ fn clean(driver: &mut LogDriver) {
     assert_eq!(left, Vec::<String>::new());
 }
 
-fn file_names(disk: &MemStorage) -> Vec<String> {
+fn file_names(disk: &SimDisk) -> Vec<String> {
     let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
     disk.paths().map(name).collect()
 }
@@ -171,7 +171,7 @@ fn restart(driver: LogDriver) -> LogDriver {
     opened.unwrap().0
 }
 
-fn reopen(config: LogConfig, disk: MemStorage, now: TimestampMs) -> Result<LogDriver, OpenError> {
+fn reopen(config: LogConfig, disk: SimDisk, now: TimestampMs) -> Result<LogDriver, OpenError> {
     let options = OpenOptions {
         now,
         ..LogDriver::options(0, false)
@@ -589,7 +589,7 @@ fn nothing_above_the_last_stable_offset_is_cleaned() {
     assert_eq!(kept.iter().filter(above).count() as i64, 25 - bases[1]);
 }
 
-fn segment_bases(disk: &MemStorage) -> Vec<i64> {
+fn segment_bases(disk: &SimDisk) -> Vec<i64> {
     let logs = file_names(disk).into_iter();
     logs.filter_map(|name| name.strip_suffix(".log")?.parse().ok())
         .collect()
@@ -903,7 +903,7 @@ fn a_damaged_new_segment_is_told_and_nothing_is_removed() {
     let swap = LogDriver::path("00000000000000000000.log.swap");
     driver.disk.plant(&swap, &[1; 100]);
     driver.disk.kill();
-    let files = |disk: &MemStorage| -> Vec<PathBuf> {
+    let files = |disk: &SimDisk| -> Vec<PathBuf> {
         disk.paths()
             .filter(|p| p.extension().is_some_and(|e| e == "log"))
             .map(Path::to_owned)

@@ -4,7 +4,7 @@
 //! the policy: a log that is appended to at a rate owns zeros, an idle or slow one none, and only the file
 //! that is appended to has any. Knows no requests and no clock (`write_pipeline.rs` makes the requests).
 //! Data never goes where zeros are on their way. Whatever may have extended the file counts as zeros until
-//! the file has been cut. Tested in `tests/log_zero_window.rs` and in `tests/log_zero_window.rs`.
+//! the file has been cut. Tested in `tests/log_zero_window.rs`.
 
 use crate::config::{FlushPolicy, LogConfig};
 use crate::types::{Offset, TimestampMs};

@@ -8,6 +8,4 @@ mod log_model;
 pub use log_driver::{LogDriver, batch_of};
 pub use log_model::{Choose, LogModel};
 
-/// The name tests know the simulated disk by.
-pub use crate::io::sim_disk::SimDisk as MemStorage;
 pub use crate::io::sim_disk::{OpKind, SimDisk};
