@@ -4,14 +4,16 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test, too")]
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use ringlog_engine::config::LogConfig;
 use ringlog_engine::io::Storage as _;
+use ringlog_engine::io::sim_disk::{Fault, OpKind, SimDisk};
 use ringlog_engine::log::{Log, OpenError, OpenOptions};
 use ringlog_engine::record::{BatchHeader, RecordBatch};
-use ringlog_engine::testing::{LogDriver, SimDisk};
+use ringlog_engine::testing::LogDriver;
 use ringlog_engine::types::{LogId, Offset, TimestampMs};
 
 const FIRST: &str = "00000000000000000000";
@@ -323,6 +325,23 @@ fn what_is_left_of_replaced_and_removed_segments_is_removed() {
     }
     let (driver, _) = LogDriver::open(config(), disk, LogDriver::options(40, true)).unwrap();
     assert_eq!(contents(&driver.disk), before);
+    assert_eq!(driver.read_all(Offset(0), 1 << 20).len(), 20);
+}
+
+/// The compaction of a deleted log may still clear its files away where a log of the same name opens.
+#[test]
+fn what_is_to_be_removed_may_be_gone_already() {
+    let mut disk = closed();
+    disk.plant(&LogDriver::path(&format!("{FIRST}.index.cleaned.tmp")), b"half");
+    disk.plan(Fault {
+        half: None,
+        kind: Some(OpKind::Remove),
+        name_end: ".cleaned.tmp",
+        after: 0,
+        error: ErrorKind::NotFound,
+    });
+    let (driver, _) = LogDriver::open(config(), disk, LogDriver::options(40, true)).unwrap();
+    assert_eq!(driver.disk.planned_faults(), 0);
     assert_eq!(driver.read_all(Offset(0), 1 << 20).len(), 20);
 }
 

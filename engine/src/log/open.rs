@@ -383,11 +383,8 @@ impl Opening<'_> {
                     offsets.insert(offset, entry.modified_at);
                 }
                 FileName::Fixed => self.sync_failed |= entry.name == SYNC_FAILED,
-                FileName::Temporary => {
-                    let path = self.dir.join(entry.name);
-                    let removed = self.storage.remove_file(&path);
-                    removed.map_err(|source| io_error("remove", path, source))?;
-                }
+                // A cleaner of a deleted log of this name may be removing it, too.
+                FileName::Temporary => remove_if_there(self.dir.join(entry.name), self.storage)?,
                 FileName::Suffixed(..) | FileName::Foreign => self.report.foreign.push(entry.name),
             }
         }

@@ -15,7 +15,8 @@ use super::log_segment::{BatchFacts, LogSegment, SegmentPhase};
 use super::log_segments::LogSegments;
 use super::offset_index::OffsetIndex;
 use super::open::{
-    Cut, Listing, OpenError, Opening, SIDE_FILE_BYTES_MAX, io_error, put_or_remove, sync_names,
+    Cut, Listing, OpenError, Opening, SIDE_FILE_BYTES_MAX, io_error, put_or_remove, remove_if_there,
+    sync_names,
 };
 use super::producer_snapshot;
 use super::recovery::{Check, Defect, OffsetRange, Walk, WalkEnd, walk};
@@ -490,9 +491,7 @@ impl Opening<'_> {
     fn remove_segment(&mut self, base: Offset, listing: &Listing) -> Result<(), OpenError> {
         for kind in FileKind::ALL {
             if listing.has(kind, base) {
-                let path = kind.path(self.dir, base);
-                let removed = self.storage.remove_file(&path);
-                removed.map_err(|source| io_error("remove", path, source))?;
+                remove_if_there(kind.path(self.dir, base), self.storage)?;
             }
         }
         Ok(())

@@ -9,12 +9,10 @@ use std::collections::VecDeque;
 
 use bytes::BytesMut;
 
-/// Buffers kept: what a few clients have under way. The oldest are the likeliest to be free.
+/// Buffers kept: what a few clients have under way.
 const BUFFERS_MAX: usize = 64;
 /// A larger buffer is left to the allocator.
 pub(super) const BUFFER_BYTES_MAX: usize = 1 << 20;
-/// How many of the oldest are looked at before a new buffer is made.
-const LOOKED_AT: usize = 8;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -28,10 +26,8 @@ impl FramePool {
     pub(super) fn take(&self, len_bytes: usize) -> BytesMut {
         let len_bytes = len_bytes.min(BUFFER_BYTES_MAX);
         let mut spent = self.spent.borrow_mut();
-        let free = spent
-            .iter_mut()
-            .take(LOOKED_AT)
-            .position(|buffer| buffer.try_reclaim(len_bytes));
+        // The last that is free is the likeliest to be in the processor's cache.
+        let free = spent.iter_mut().rposition(|buffer| buffer.try_reclaim(len_bytes));
         let reused = free.and_then(|at| spent.remove(at));
         // A power of two and one more byte: frames of like sizes fit each other's buffers, and something is
         // left behind every frame.
