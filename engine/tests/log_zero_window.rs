@@ -443,6 +443,26 @@ fn a_log_gives_its_zeros_back_when_its_settings_want_none() {
 }
 
 #[test]
+fn a_log_that_is_flushed_on_request_has_zeros_until_nobody_asks() {
+    let mut driver = LogDriver::new(LogConfig {
+        flush_policy: FlushPolicy::Os,
+        ..LogConfig::default()
+    });
+    for _ in 0..3 {
+        driver.append(1, ENOUGH / 2).unwrap();
+        driver.log.request_flush();
+        driver.settle();
+    }
+    assert!(file_len(&driver, FIRST) > size(&driver));
+    for _ in 0..11 {
+        driver.append(1, ENOUGH / 2).unwrap();
+        driver.settle();
+        driver.now.0 += 1000;
+    }
+    assert_eq!(file_len(&driver, FIRST), size(&driver));
+}
+
+#[test]
 fn a_disk_too_full_for_zeros_does_not_stall_the_log() {
     let mut driver = fast(LogConfig::default());
     driver.disk.fail_next(OpKind::Zero, ErrorKind::StorageFull);

@@ -157,6 +157,7 @@ impl Log {
     /// [`flushed_offset`](Self::flushed_offset) reaches today's end.
     pub fn request_flush(&mut self) {
         self.pipeline.want_flush(self.log_end_offset);
+        self.pipeline.zeros.handle_flush_wanted();
     }
 
     /// Moves the first readable offset up to `offset`; lower ones change nothing. Segments that lie

@@ -1,7 +1,7 @@
 //! The window of zeros ahead of a log's data: whether there is one, how large, and when it goes.
 //!
 //! A durable write into zeros that are on disk changes no metadata, one that appends does each time. Owns
-//! the policy: a log that is appended to at a rate owns zeros, an idle or slow one none, and only the file
+//! the policy: a log that is appended to at a rate, and flushed, owns zeros, an idle, slow or unflushed one none, and only the file
 //! that is appended to has any. Knows no requests and no clock (`write_pipeline.rs` makes the requests).
 //! Data never goes where zeros are on their way. Whatever may have extended the file counts as zeros until
 //! the file has been cut. Tested in `tests/log_zero_window.rs`.
@@ -68,6 +68,10 @@ pub(super) struct ZeroWindow {
     zeros: Option<Zeros>,
     /// The size of the window; 0 before the first.
     size_bytes: u32,
+    /// Someone has asked for a flush; the time is set by the next poll.
+    flush_wanted: bool,
+    /// When someone last did.
+    flush_wanted_at: Option<TimestampMs>,
     /// When zeros were asked for last.
     refilled_at: Option<TimestampMs>,
     /// When the log was last known to have appended enough, and its position then.
@@ -84,7 +88,12 @@ impl ZeroWindow {
     /// [`handle_cut_asked`](Self::handle_cut_asked).
     pub(super) fn poll(&mut self, tail: Tail, config: &LogConfig, now: TimestampMs) -> Option<ZeroRequest> {
         let bytes_max = config.zero_window_bytes_max / PAGE_BYTES * PAGE_BYTES;
-        let on = config.flush_policy == FlushPolicy::Group && bytes_max > 0;
+        if std::mem::take(&mut self.flush_wanted) {
+            self.flush_wanted_at = Some(now);
+        }
+        let lately = |at: TimestampMs| (0..IDLE_MS).contains(&now.0.saturating_sub(at.0));
+        let flushed = config.flush_policy == FlushPolicy::Group || self.flush_wanted_at.is_some_and(lately);
+        let on = bytes_max > 0 && flushed;
         let bytes_min = BYTES_MIN.min(bytes_max);
         if std::mem::take(&mut self.full) {
             self.full_until = Some(after(now, FULL_MS));
@@ -152,6 +161,11 @@ impl ZeroWindow {
             cut: Cut::No,
         });
         Some(ZeroRequest::Write { position, len_bytes })
+    }
+
+    /// Someone waits for a flush, whatever the policy.
+    pub(super) fn handle_flush_wanted(&mut self) {
+        self.flush_wanted = true;
     }
 
     /// The zeros asked for are written.
