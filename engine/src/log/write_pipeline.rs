@@ -528,10 +528,12 @@ impl WritePipeline {
         }
     }
 
-    /// Starts over with everything below `end` durable and nothing under way.
+    /// Starts over with everything below `end` durable and nothing under way. Files that did not get their
+    /// new names still go before those of later segments: a crash between would leave a gap.
     pub(super) fn reset(&mut self, end: Offset, written_end: WrittenEnd) {
         *self = Self {
             poison: self.poison.take(),
+            retire_later: std::mem::take(&mut self.retire_later),
             ..Self::new(self.log, end, written_end)
         };
     }

@@ -258,7 +258,8 @@ impl LogModel {
         }
     }
 
-    /// Nothing goes that is young enough, nor so much that less than the limit is left.
+    /// Nothing goes that is young enough, unless the limit is left behind it. Now and then the files that go
+    /// are refused their new names, some or all.
     fn retain(&mut self, choose: Choose<'_>) {
         let bytes = (choose(2) == 0).then(|| number::<u64>(choose(8_000)));
         let ms = (choose(2) == 0).then(|| number::<i64>(choose(1_000)));
@@ -266,6 +267,9 @@ impl LogModel {
         let mut config = driver.log.config().clone();
         (config.retention_bytes, config.retention_ms) = (bytes, ms);
         driver.log.set_config(config);
+        if choose(4) == 0 {
+            driver.disk.fail_next(OpKind::Rename, ErrorKind::Other);
+        }
         let (before, committed) = (driver.log.log_start_offset(), driver.log.flushed_offset());
         let moved = driver
             .log
@@ -274,13 +278,12 @@ impl LogModel {
         assert_eq!(moved.unwrap_or(before), start);
         self.start_reached = self.start_reached.max(start);
         assert!(before <= start && start <= committed.max(before));
-        let now = driver.now.0;
-        let kept = self.batches.iter().filter(|batch| batch.last_offset() >= start);
-        let kept_bytes: u64 = kept.map(|batch| batch.len_bytes() as u64).sum();
-        let is_gone = |batch: &&BatchHeader| batch.last_offset() >= before && batch.last_offset() < start;
-        let mut gone = self.batches.iter().filter(is_gone);
-        let all_old = gone.all(|batch| ms.is_some_and(|ms| batch.max_timestamp().0 < now - ms));
-        assert!(all_old || bytes.is_some_and(|bytes| kept_bytes >= bytes));
+        let oldest = ms.map_or(i64::MIN, |ms| driver.now.0 - ms);
+        let is_gone = |b: &BatchHeader| b.last_offset() >= before && b.last_offset() < start;
+        let is_young = |b: &BatchHeader| b.max_timestamp().0 >= oldest;
+        let last_young = self.batches.iter().rposition(|b| is_gone(b) && is_young(b));
+        let behind = last_young.map(|at| self.batches[at + 1..].iter().map(|b| b.len_bytes() as u64).sum());
+        assert!(behind.is_none_or(|behind: u64| bytes.is_some_and(|bytes| behind >= bytes)));
     }
 
     /// Makes a request fail once, for want of room or for good.
