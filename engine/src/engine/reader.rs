@@ -159,7 +159,10 @@ impl Reader {
                         let located = ready!(Pin::new(pending).poll(cx));
                         self.asked = None;
                         match located {
-                            Err(ReadError::OutOfRange(_)) if self.is_cut_short() => {
+                            // The log may have grown again meanwhile.
+                            Err(ReadError::OutOfRange(range))
+                                if self.is_truncated() && range.offset >= range.log_end_offset =>
+                            {
                                 return Poll::Ready(Ok(None));
                             }
                             located => self.handle_located(located?),
@@ -200,10 +203,13 @@ impl Reader {
 
     /// Whether this is a scan of a log that has been truncated to less than has been scanned.
     fn is_cut_short(&self) -> bool {
-        let shared = &self.log.shared;
+        self.is_truncated() && self.next >= self.log.shared.visible(self.config.visibility)
+    }
+
+    /// Whether this is a scan of a log that has been truncated since it began.
+    fn is_truncated(&self) -> bool {
         self.scan_of
-            .is_some_and(|generation| generation != shared.generation())
-            && self.next >= shared.visible(self.config.visibility)
+            .is_some_and(|generation| generation != self.log.shared.generation())
     }
 
     fn locate_if_there_is_more(&mut self) -> bool {
