@@ -304,6 +304,30 @@ fn aborted_transactions_survive_every_stop_and_the_loss_of_their_index() {
 }
 
 #[test]
+fn an_index_of_another_broker_with_markers_beyond_its_segment_is_made_anew() {
+    // Producer 5, from 0 to far beyond the end; sane but for that.
+    let far = 1_i64 << 40;
+    let entry = [5, 0, far, 0].map(i64::to_be_bytes).concat();
+    let entry = [vec![0, 0], entry].concat();
+    let beyond = |name: &str, bytes: &[u8]| match name.rsplit_once('.') {
+        Some((_, "txnindex")) => Damage::Replace([bytes, &entry].concat()),
+        None if name == "segment-checkpoint" => Damage::Remove,
+        _ => Damage::None,
+    };
+    let expected = interleaved().all_aborted();
+    let end = interleaved().driver.log.log_end_offset().0;
+    let mut world = interleaved().reopen(true, end, beyond);
+    assert_eq!(world.all_aborted(), expected);
+    world.append(Some(7));
+    world.end(7, false);
+    let told = world.all_aborted();
+    assert_eq!(
+        (told.len(), told.last()),
+        (expected.len() + 1, Some(&(7, end, end + 2)))
+    );
+}
+
+#[test]
 fn a_damaged_index_of_a_segment_without_aborted_transactions_is_removed() {
     let name = "00000000000000000000.txnindex";
     let mut world = World::new();

@@ -15,6 +15,7 @@ mod messages;
 mod records;
 mod recovery;
 mod state_files;
+mod txn_index;
 
 pub use canary::canary;
 pub use config::config;
@@ -24,6 +25,7 @@ pub use messages::{request, response};
 pub use records::{batch, decompress};
 pub use recovery::recovery;
 pub use state_files::{checkpoint, snapshot};
+pub use txn_index::txn_index;
 
 /// A target: panics where `data` shows a fault.
 pub type Target = fn(data: &[u8]);
@@ -40,4 +42,5 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("request", request),
     ("response", response),
     ("snapshot", snapshot),
+    ("txn_index", txn_index),
 ];

@@ -416,7 +416,10 @@ impl Opening<'_> {
         len_bytes: u64,
     ) -> bool {
         let known = self.known.get(segment.base_offset);
+        // A marker beyond the end would lie above those that are yet to come.
+        let marker = segment.txn_index.last_offset();
         walked.defect.is_none()
+            && marker.is_none_or(|marker| marker < walked.next_offset)
             && (next_base.is_none() || walked.position == len_bytes)
             && known.is_none_or(|record| record.end == walked.next_offset)
     }
