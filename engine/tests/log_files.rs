@@ -19,7 +19,8 @@ use ringlog_engine::types::{LeaderEpoch, LogId, Offset, ProducerEpoch, ProducerI
 type FileOf = fn(&Stage) -> PathBuf;
 
 /// The files, by what they are called in the table.
-const FILES: [(&str, FileOf); 9] = [
+const FILES: [(&str, FileOf); 10] = [
+    ("first `.log`", |stage| stage.file(0, "log")),
     ("sealed `.log`", |stage| stage.file(stage.sealed, "log")),
     ("last `.log`", |stage| stage.file(stage.active, "log")),
     ("last `.log`, above the recovery point", |stage| {
@@ -321,7 +322,7 @@ fn a_segment_that_is_shorter_by_whole_batches_is_noticed() {
 
 #[test]
 fn a_repair_keeps_what_lies_before_the_damage_and_goes_on_from_there() {
-    for (file, path_of) in &FILES[..2] {
+    for (file, path_of) in &FILES[1..3] {
         for how in DAMAGES {
             for clean in [true, false] {
                 let mut stage = Stage::new(clean);
@@ -353,6 +354,20 @@ fn a_repair_keeps_what_lies_before_the_damage_and_goes_on_from_there() {
 struct Counting {
     disk: SimDisk,
     read_bytes: usize,
+}
+
+#[test]
+fn a_repair_begins_with_the_first_segment_that_is_there() {
+    for clean in [true, false] {
+        let mut stage = Stage::new(clean);
+        let (path, options) = (stage.file(0, "log"), stage.options());
+        stage.disk.remove_file(&path).unwrap();
+        let repaired =
+            ringlog_engine::log::Log::repair(LogDriver::dir(), LogId(7), config(), options, &mut stage.disk);
+        let (log, _) = repaired.unwrap();
+        assert_eq!(log.log_start_offset().0, stage.sealed);
+        assert_eq!(log.log_end_offset().0, stage.end);
+    }
 }
 
 #[test]

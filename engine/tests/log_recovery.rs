@@ -360,6 +360,23 @@ fn a_log_that_ends_below_its_start_begins_anew_there() {
     assert_eq!(driver.read_all(Offset(100), 1000).len(), 1);
 }
 
+#[test]
+fn a_recorded_start_above_all_there_was_is_an_error_after_a_clean_stop() {
+    let options = |log_start_offset, recovery_point| OpenOptions {
+        log_start_offset: Offset(log_start_offset),
+        ..LogDriver::options(recovery_point, true)
+    };
+    let last = *segments(&closed()).last().unwrap();
+    let opened = LogDriver::open(config(), closed(), options(100, 40));
+    let Err(OpenError::Damaged { path, offset, .. }) = opened else {
+        panic!("its records would be dropped");
+    };
+    assert_eq!((path, offset), (log_path(last), Offset(40)));
+    // A truncation to a start within a batch leaves an end below it.
+    let (driver, _) = LogDriver::open(config(), closed(), options(41, 41)).unwrap();
+    assert_eq!(segments(&driver.disk), [41]);
+}
+
 proptest! {
     #[test]
     fn any_bytes_open_or_are_refused(

@@ -8,7 +8,7 @@ use std::path::Path;
 use bytes::BytesMut;
 use ringlog_engine::config::{FlushPolicy, LogConfig};
 use ringlog_engine::io::{DirEntry, FileId, IoOp, IoRequest, OpenMode, Storage};
-use ringlog_engine::log::{Log, OpenOptions, RecoveryReport};
+use ringlog_engine::log::{Log, OpenError, OpenOptions, RecoveryReport};
 use ringlog_engine::record::RecordBatchBuilder;
 use ringlog_engine::testing::{LogDriver, OpKind, SimDisk, batch_of};
 use ringlog_engine::types::{LogId, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs};
@@ -143,12 +143,19 @@ fn names_change_before_files_are_deleted_and_after_they_are_closed() {
     assert!(names(&driver).contains(&"00000000000000000003.log.deleted".to_owned()));
     assert!(!driver.log.is_idle());
     driver.turn();
-    let deletes = driver.disk.outstanding().next().map(|request| &request.op);
-    let IoOp::Remove { paths } = deletes.unwrap() else {
-        panic!("what was renamed is deleted")
-    };
-    assert!(paths.iter().all(|path| path.extension().unwrap() == "deleted"));
+    // The indexes tell of the removal until the list of the segments does.
+    for (kind, count) in [("log", 4), ("index", 0)] {
+        let removed = driver.disk.outstanding().find_map(|request| match &request.op {
+            IoOp::Remove { paths } => Some(paths),
+            _ => None,
+        });
+        let removed = removed.expect("what was renamed is deleted").iter();
+        let ending = format!(".{kind}.deleted");
+        let of_kind = removed.filter(|path| path.to_str().unwrap().ends_with(&ending));
+        assert_eq!(of_kind.count(), count);
+    }
     driver.settle();
+    assert!(names(&driver).iter().all(|name| !name.ends_with(".deleted")));
     assert!(driver.log.is_idle());
 }
 
@@ -187,6 +194,39 @@ fn a_crash_within_renaming_leaves_an_end_of_the_log_and_no_index_without_it() {
 }
 
 #[test]
+fn first_segments_that_are_missing_were_removed_or_the_log_does_not_open() {
+    let mut driver = five_segments(config(Some(0), None));
+    // A crash at each step: whatever was removed was not lost, and none of it comes back in part.
+    for steps in 0.. {
+        let mut driver = five_segments(config(Some(0), None));
+        retain(&mut driver, 3);
+        driver.turn();
+        for _ in 0..steps {
+            if driver.disk.outstanding().next().is_some() {
+                driver.complete(0);
+                driver.turn();
+            }
+        }
+        let over = driver.log.is_idle();
+        let (driver, _) = crash(driver, |count| count);
+        let start = driver.log.log_start_offset();
+        let left = driver.read_all(start, 1000).len();
+        assert_eq!(i64::try_from(left).unwrap(), 5 - start.0);
+        if over {
+            break;
+        }
+    }
+    let first = LogDriver::path(&format!("{:020}.log", 0));
+    driver.disk.remove_file(&first).unwrap();
+    driver.disk.kill();
+    let opened = LogDriver::open(config(None, None), driver.disk, LogDriver::options(0, false));
+    let Err(OpenError::Damaged { path, offset, .. }) = opened else {
+        panic!("a segment is missing");
+    };
+    assert_eq!((path, offset), (first, Offset(0)));
+}
+
+#[test]
 fn refused_renaming_is_tried_again_at_the_next_look() {
     let mut driver = five_segments(config(Some(0), None));
     driver.disk.fail_next(OpKind::Rename, ErrorKind::StorageFull);
@@ -213,14 +253,17 @@ fn a_full_disk_does_not_keep_retention_from_making_room() {
     assert!(driver.log.is_stalled());
     assert_eq!(retain(&mut driver, 5), Some(Offset(5)));
     driver.settle();
+    // What tells of the removal is all that is left.
     for base in 0..4 {
-        assert_eq!(files_of(&driver, base), Vec::<String>::new());
+        assert_eq!(files_of(&driver, base), [format!("{base:020}.index.deleted")]);
     }
     let last = files_of(&driver, 4);
     assert!(last.contains(&"00000000000000000004.log".to_owned()), "{last:?}");
     driver.now = driver.log.next_timeout().unwrap();
     driver.settle();
-    assert_eq!(files_of(&driver, 4), Vec::<String>::new());
+    for base in 0..=4 {
+        assert_eq!(files_of(&driver, base), Vec::<String>::new());
+    }
     assert_eq!(driver.read_all(Offset(5), 1000).len(), 1);
 }
 
@@ -395,9 +438,10 @@ fn leftover_indexes_without_a_segment_are_removed_by_opening() {
     let mut driver = five_segments(config(None, None));
     driver.log.close(&mut driver.disk).unwrap();
     let mut disk = driver.disk;
-    disk.remove_file(&LogDriver::path("00000000000000000000.log"))
-        .unwrap();
-    // After a clean stop it would be a loss.
+    // Otherwise the segment would have been lost.
+    for name in ["00000000000000000000.log", "segment-checkpoint"] {
+        disk.remove_file(&LogDriver::path(name)).unwrap();
+    }
     let (driver, _) = LogDriver::open(config(None, None), disk, LogDriver::options(5, false)).unwrap();
     assert_eq!(files_of(&driver, 0), Vec::<String>::new());
     assert_eq!(driver.log.log_start_offset(), Offset(1));

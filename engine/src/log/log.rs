@@ -91,7 +91,8 @@ impl Log {
         self.pipeline
             .poll_sync(&self.segments, self.config.flush_policy, queue, now);
         self.drop_segments(queue);
-        self.pipeline.poll_removals(queue);
+        self.pipeline
+            .poll_removals(&self.dir.join(SEGMENT_CHECKPOINT), queue);
         self.check_watermarks();
     }
 
@@ -140,7 +141,10 @@ impl Log {
                 self.cleaning.handle_step(step);
                 self.pipeline.handle_room();
             }
-            Operation::Retire { paths } => self.pipeline.handle_retired(&paths),
+            Operation::Retire(files) => {
+                self.pipeline.handle_retired(&files);
+                self.unlist_segments();
+            }
             Operation::Forget => {}
         }
         self.check_watermarks();
@@ -410,7 +414,7 @@ impl Log {
             | Operation::Cut
             | Operation::Sync { .. }
             | Operation::RemoveIndexes { .. }
-            | Operation::Retire { .. }
+            | Operation::Retire(_)
             | Operation::Forget => unreachable!("only what needs room is tried again"),
         }
     }
@@ -462,11 +466,16 @@ impl Log {
             }
         }
         if sealed {
-            let segments = &self.segments;
-            self.segment_checkpoint
-                .retain(|base| segments.get(base).is_some());
-            self.put_segment_checkpoint();
+            self.unlist_segments();
         }
+    }
+
+    /// Has the segments listed that there are, and no others.
+    fn unlist_segments(&mut self) {
+        let segments = &self.segments;
+        self.segment_checkpoint
+            .retain(|base| segments.get(base).is_some());
+        self.put_segment_checkpoint();
     }
 
     pub(super) fn put_segment_checkpoint(&mut self) {

@@ -49,7 +49,7 @@ pub struct RecoveryReport {
     pub rebuilt_indexes: usize,
     /// Where the log was cut.
     pub cut: Option<Cut>,
-    /// Base offsets of segments that lay beyond the cut and were removed.
+    /// Base offsets of segments that were removed: they lay beyond the cut, or the log ended below its start.
     pub dropped_segments: Vec<Offset>,
     /// Names in the directory that are not a log's; left alone.
     pub foreign: Vec<String>,
@@ -371,6 +371,8 @@ impl Opening<'_> {
         let created = self.storage.create_dir(self.dir);
         created.map_err(|source| io_error("create the directory", self.dir.to_owned(), source))?;
         let mut entries = self.entries()?;
+        self.load_segment_checkpoint()?;
+        self.finish_removal(&entries)?;
         if self.finish_swaps(&entries)? {
             entries = self.entries()?;
         }

@@ -5,37 +5,63 @@
 //! recovery point is lost in silence. Which bytes count is `open_segments.rs`'s to decide. Tested in
 //! `tests/log_files.rs`.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 
-use super::file_name::{FileKind, SEGMENT_CHECKPOINT};
+use super::file_name::{FileKind, FileName, SEGMENT_CHECKPOINT, Suffix};
 use super::log_segment::LogSegment;
 use super::log_segments::LogSegments;
-use super::open::{Listing, OpenError, Opening, SIDE_FILE_BYTES_MAX, io_error};
+use super::open::{Listing, OpenError, Opening, SIDE_FILE_BYTES_MAX, io_error, remove_if_there, sync_names};
 use super::recovery::Defect;
 use super::segment_checkpoint::SegmentCheckpoint;
+use crate::io::DirEntry;
 use crate::types::Offset;
 
 impl Opening<'_> {
     /// What is known of the segments: nothing, so that all indexes are made anew, where the file does
     /// not read.
-    pub(super) fn load_segment_checkpoint(&mut self) -> Result<SegmentCheckpoint, OpenError> {
+    pub(super) fn load_segment_checkpoint(&mut self) -> Result<(), OpenError> {
         let path = self.dir.join(SEGMENT_CHECKPOINT);
         match self.storage.read_file(&path, SIDE_FILE_BYTES_MAX) {
-            Ok(bytes) => return Ok(SegmentCheckpoint::decode(&bytes).unwrap_or_default()),
+            Ok(bytes) => self.known = SegmentCheckpoint::decode(&bytes).unwrap_or_default(),
             Err(error) if error.kind() == ErrorKind::NotFound => self.adopted = true,
             Err(error) if error.kind() == ErrorKind::FileTooLarge => {}
             Err(source) => return Err(io_error("read", path, source)),
         }
-        Ok(SegmentCheckpoint::default())
+        Ok(())
     }
 
-    /// How many segments there are before the first that is missing.
-    ///
-    /// After an unclean stop those before the first may have been deleted since the log start was
-    /// recorded.
+    /// Completes a removal of the first segments that was interrupted: whatever of them is there goes, then
+    /// what is listed of them, and what tells of the removal only afterwards.
+    pub(super) fn finish_removal(&mut self, entries: &[DirEntry]) -> Result<(), OpenError> {
+        let (mut logs, mut removed) = (BTreeSet::new(), Vec::new());
+        for entry in entries.iter().filter(|entry| !entry.is_dir) {
+            match FileName::parse(&entry.name) {
+                FileName::Numbered(FileKind::Log, base) => drop(logs.insert(base)),
+                FileName::Suffixed(_, base, Suffix::Deleted) => removed.push(base),
+                _ => {}
+            }
+        }
+        // What compaction replaces is not listed.
+        let is_gone = |base: &Offset| self.known.get(*base).is_some() && !logs.contains(base);
+        let Some(last) = removed.into_iter().filter(is_gone).max() else {
+            return Ok(());
+        };
+        for base in logs.range(..last) {
+            for kind in FileKind::ALL {
+                remove_if_there(kind.path(self.dir, *base), self.storage)?;
+            }
+        }
+        sync_names(self.dir, self.storage)?;
+        self.known.retain(|base| base > last);
+        self.write_segment_checkpoint()
+    }
+
+    /// How many segments there are before the first that is missing. A repair does without those before the
+    /// first that is there.
     pub(super) fn check_missing(&self, bases: &[Offset]) -> Result<usize, OpenError> {
         let mut from = self.options.log_start_offset;
-        if let Some(&first) = bases.first().filter(|_| !self.options.clean_shutdown) {
+        if let Some(&first) = bases.first().filter(|_| self.repair) {
             from = from.max(first);
         }
         let Some((base, record)) = self.known.first_missing(bases, from) else {
@@ -53,8 +79,10 @@ impl Opening<'_> {
         })
     }
 
-    /// The segments, if the log does not end below what was flushed: below its start nothing counts, and
-    /// then it begins anew there. After an unclean stop a truncation may not have been recorded.
+    /// The segments, if the log does not end below what was flushed. Below its start nothing counts: where it
+    /// ends there, it begins anew at its start, as in Apache Kafka. A truncation to the start leaves that, and so
+    /// does a crash that took what was not flushed; after a clean stop a start above all there was is an error.
+    /// After an unclean one a truncation may not have been recorded.
     pub(super) fn check_end(
         &mut self,
         segments: Option<LogSegments>,
@@ -65,17 +93,17 @@ impl Opening<'_> {
         let active = segments.as_ref().map(LogSegments::active);
         let end = active.map_or(log_start_offset, LogSegment::next_offset);
         self.report.ended_below_recovery_point = end < recovery_point;
+        let beyond_all = end < log_start_offset && log_start_offset > recovery_point;
         let clean = self.options.clean_shutdown && !self.repair;
-        if clean && end.max(log_start_offset) < recovery_point {
+        if clean && (beyond_all || end.max(log_start_offset) < recovery_point) {
             let base = active.map_or(log_start_offset, |segment| segment.base_offset);
+            let until = recovery_point.max(log_start_offset);
             return Err(OpenError::Damaged {
                 path: FileKind::Log.path(self.dir, base),
                 position: active.map_or(0, |segment| u64::from(segment.size_bytes())),
                 offset: end,
-                recovery_point,
-                defect: Defect::Missing {
-                    until: recovery_point,
-                },
+                recovery_point: until,
+                defect: Defect::Missing { until },
             });
         }
         match segments {
@@ -99,7 +127,11 @@ impl Opening<'_> {
         if stored == known {
             return Ok(());
         }
-        let (path, text) = (self.dir.join(SEGMENT_CHECKPOINT), known.encode());
+        self.write_segment_checkpoint()
+    }
+
+    fn write_segment_checkpoint(&mut self) -> Result<(), OpenError> {
+        let (path, text) = (self.dir.join(SEGMENT_CHECKPOINT), self.known.encode());
         self.storage
             .put_file(&path, text.as_bytes())
             .map_err(|source| io_error("write", path, source))

@@ -42,8 +42,7 @@ struct Opened {
 impl Opening<'_> {
     /// Opens the segments in order, each with believable indexes; the last ends where the log ends.
     pub(super) fn open_segments(&mut self, listing: &Listing) -> Result<LogSegments, OpenError> {
-        let stored = self.load_segment_checkpoint()?;
-        self.known = stored.clone();
+        let stored = self.known.clone();
         let mut bases = listing.of(FileKind::Log);
         self.remove_below_start(&mut bases, listing)?;
         let whole = self.check_missing(&bases)?;

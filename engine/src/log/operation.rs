@@ -29,9 +29,17 @@ pub(super) enum Operation {
     /// A step of the replacement of segments.
     Swap(SwapStep),
     /// The new names of files that are to be deleted; these are the old ones.
-    Retire { paths: Vec<PathBuf> },
+    Retire(Vec<RetiredFile>),
     /// Nothing depends on it.
     Forget,
+}
+
+/// A file of a segment that goes.
+#[derive(Clone, Debug)]
+pub(super) struct RetiredFile {
+    pub(super) path: PathBuf,
+    /// It tells that the segment was not lost, as long as that is listed in `segment-checkpoint`.
+    pub(super) is_evidence: bool,
 }
 
 /// The steps by which a new segment takes the place of old ones; see `compaction/swap.rs`.

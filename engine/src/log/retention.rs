@@ -4,14 +4,15 @@
 //! oldest on, none that reaches above the high watermark; the active one goes only where everything
 //! does, and is rolled first. Nothing needs to be recorded before files go, since a log begins at
 //! its first segment: there always is one, and its file is on disk before the one in front of it
-//! goes. A segment goes by a change of names, durable at once, then by deletion; a crash between the
-//! two leaves names that opening deletes. Readers keep the file they have open. Tested below, in
+//! goes. A segment goes by a change of names, durable at once, then by deletion. A file with such a
+//! name tells opening, until `segment-checkpoint` is written, that the segments up to there were
+//! removed and not lost. Readers keep the file they have open. Tested below, in
 //! `tests/log_retention.rs` and `tests/log_model.rs`.
 
 use super::file_name::FileKind;
 use super::log::Log;
 use super::log_segment::{LogSegment, SegmentPhase};
-use super::operation::Operation;
+use super::operation::{Operation, RetiredFile};
 use crate::config::LogConfig;
 use crate::io::{IoOp, IoQueue};
 use crate::types::{Offset, TimestampMs};
@@ -104,7 +105,7 @@ impl Log {
         if self.is_retiring() || self.poison().is_some() || self.cleaning.is_swapping() {
             return;
         }
-        let mut paths = Vec::new();
+        let mut retired = Vec::new();
         for _ in 0..SEGMENTS_PER_REQUEST {
             let first = self.segments.first();
             let next = self.segments.next(first.base_offset);
@@ -113,6 +114,8 @@ impl Log {
             }
             // The batches come first: index files without them are known to be left over.
             let files = FileKind::ALL.map(|kind| kind.path(&self.dir, first.base_offset));
+            // Of the files that tell of the removal the smallest that is there.
+            let evidence = usize::from(!self.pipeline.has_put(&files[1]));
             // A whole-file write under way could bring an index back.
             if !self.pipeline.cancel_puts(&files) {
                 break;
@@ -122,16 +125,19 @@ impl Log {
             };
             self.pipeline
                 .push_forget(IoOp::Close { file: segment.file }, queue);
-            paths.extend(files);
+            retired.extend(files.into_iter().enumerate().map(|(at, path)| RetiredFile {
+                path,
+                is_evidence: at == evidence,
+            }));
         }
-        if !paths.is_empty() {
-            self.pipeline.retire(paths, queue);
+        if !retired.is_empty() {
+            self.pipeline.retire(retired, queue);
         }
     }
 
     /// Whether files are being given the names of deleted ones.
     fn is_retiring(&self) -> bool {
-        self.pipeline.any(|op| matches!(op, Operation::Retire { .. }))
+        self.pipeline.any(|op| matches!(op, Operation::Retire(_)))
     }
 
     /// Whether nothing in front of `segment` is needed: its file is there, and so is what producers

@@ -10,7 +10,8 @@
 //! <base offset> <end offset> <.index> <.timeindex> <.txnindex> <line>     CRC-32C each; 0 for no file
 //! ```
 //!
-//! A segment is listed once it is wholly on stable storage, so what lies below its end was flushed. A
+//! A segment is listed once it is wholly on stable storage, with its index files, so what lies below its end was
+//! flushed. A listed segment that is missing was lost, unless a file of it has the name of a deleted one. A
 //! directory without this file was last used by another broker: its indexes are believed where they
 //! look sane. Knows no files. Tested below and in `tests/log_files.rs`.
 

@@ -19,7 +19,7 @@ use bytes::Bytes;
 use super::file_name::Suffix;
 use super::log_segment::SegmentPhase;
 use super::log_segments::LogSegments;
-use super::operation::{Operation, Put};
+use super::operation::{Operation, Put, RetiredFile};
 use super::zero_window::{Tail, ZeroRequest, ZeroWindow};
 use crate::config::{FlushPolicy, LogConfig};
 use crate::io::{FileId, IoError, IoOp, IoQueue, IoToken};
@@ -121,8 +121,10 @@ pub(super) struct WritePipeline {
     puts: VecDeque<Put>,
     /// Files to be deleted in the next turn.
     removals: Vec<PathBuf>,
+    /// Files to be deleted once `segment-checkpoint` does not list their segments any more.
+    removals_once_unlisted: Vec<PathBuf>,
     /// Files to be deleted that did not get their new names.
-    retire_later: Vec<PathBuf>,
+    retire_later: Vec<RetiredFile>,
     /// Puts that are not durable yet and hold syncs back.
     puts_before_sync: u32,
     stall: Option<Stall>,
@@ -148,6 +150,7 @@ impl WritePipeline {
             operations: BTreeMap::new(),
             puts: VecDeque::new(),
             removals: Vec::new(),
+            removals_once_unlisted: Vec::new(),
             retire_later: Vec::new(),
             puts_before_sync: 0,
             stall: None,
@@ -180,7 +183,8 @@ impl WritePipeline {
 
     fn nothing_waits(&self) -> bool {
         let nothing_to_write = self.staged.is_empty() && self.write.is_none() && self.puts.is_empty();
-        let nothing_to_remove = self.removals.is_empty() && !self.zeros.is_to_be_cut();
+        let nothing_to_remove = self.removals.is_empty() && self.removals_once_unlisted.is_empty();
+        let nothing_to_remove = nothing_to_remove && !self.zeros.is_to_be_cut();
         nothing_to_write && nothing_to_remove && self.stall.is_none()
     }
 
@@ -266,27 +270,36 @@ impl WritePipeline {
     }
 
     /// Gives files the names of deleted ones, after those that were refused theirs before.
-    pub(super) fn retire(&mut self, paths: Vec<PathBuf>, queue: &mut IoQueue) {
+    pub(super) fn retire(&mut self, files: Vec<RetiredFile>, queue: &mut IoQueue) {
         let mut all = std::mem::take(&mut self.retire_later);
-        all.extend(paths);
+        all.extend(files);
         if all.is_empty() {
             return;
         }
         let renames = all
             .iter()
-            .map(|path| (path.clone(), Suffix::Deleted.on(path)))
+            .map(|RetiredFile { path, .. }| (path.clone(), Suffix::Deleted.on(path)))
             .collect();
-        self.push(Operation::Retire { paths: all }, IoOp::Rename { renames }, queue);
+        self.push(Operation::Retire(all), IoOp::Rename { renames }, queue);
     }
 
     /// Files have new names, durably: they can be deleted, and a crash does not bring them back.
-    pub(super) fn handle_retired(&mut self, paths: &[PathBuf]) {
-        self.removals
-            .extend(paths.iter().map(|path| Suffix::Deleted.on(path)));
+    pub(super) fn handle_retired(&mut self, files: &[RetiredFile]) {
+        for file in files {
+            let removals = if file.is_evidence {
+                &mut self.removals_once_unlisted
+            } else {
+                &mut self.removals
+            };
+            removals.push(Suffix::Deleted.on(&file.path));
+        }
     }
 
-    /// Deletes what is to be deleted.
-    pub(super) fn poll_removals(&mut self, queue: &mut IoQueue) {
+    /// Deletes what is to be deleted; `listed` is where segments are listed.
+    pub(super) fn poll_removals(&mut self, listed: &Path, queue: &mut IoQueue) {
+        if !self.removals_once_unlisted.is_empty() && !self.has_put(listed) {
+            self.removals.append(&mut self.removals_once_unlisted);
+        }
         let paths = std::mem::take(&mut self.removals);
         if !paths.is_empty() {
             self.push_forget(IoOp::Remove { paths }, queue);
@@ -509,7 +522,7 @@ impl WritePipeline {
         match operation {
             Operation::Forget => {}
             // Deleted under their own names, any of them could come back after a power loss.
-            Operation::Retire { paths } => self.retire_later.extend(paths),
+            Operation::Retire(files) => self.retire_later.extend(files),
             // The data goes on without, and finds out by itself how the disk is.
             Operation::Zero => self.zeros.handle_failure(error.is_storage_full()),
             Operation::Write | Operation::Create { .. } | Operation::Put(_) | Operation::Swap(_)
