@@ -64,8 +64,15 @@
 //! When a sync happens that no call asks for is the log's [`FlushPolicy`](config::FlushPolicy): never (`Os`, the engine's default),
 //! after every write (`Group`), or in time (`Interval`). Whatever the policy, a segment is synced when it is full.
 //!
-//! Nothing is removed but by a truncation or a deletion: the engine itself enforces no retention and compacts nothing, whatever a
-//! log's settings say.
+//! # What goes
+//!
+//! By default nothing is removed but by a truncation or a deletion. A log with
+//! [`retention_ms`](config::LogConfig::retention_ms) or [`retention_bytes`](config::LogConfig::retention_bytes) loses its oldest
+//! segments, whole ones, once they are too old or too much; they are looked for every
+//! [`retention_check_interval`](EngineConfig::retention_check_interval). A crash may bring back what went last, until the next look. The
+//! engine compacts nothing, whatever a log's settings say.
+//!
+//! # Failures
 //!
 //! A failed write or sync makes its log read-only until the engine is opened anew: the kernel may have dropped the pages, so a second
 //! sync that succeeds proves nothing. A full disk does not: appends are refused ([`log::AppendError::StorageFull`]), those already

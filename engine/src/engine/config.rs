@@ -26,9 +26,11 @@ pub struct EngineConfig {
     /// How often it is recorded up to where logs are flushed, so that a start after a crash scans no more than what came
     /// since: 1 ms or more, default one minute.
     pub checkpoint_interval: Duration,
+    /// How often old segments are looked for (`log.retention.check.interval.ms`): 1 ms or more, default 5 minutes. The first
+    /// look comes within 30 seconds.
+    pub retention_check_interval: Duration,
     /// For logs that are opened without settings of their own. Default: [`LogConfig::default`], except that nothing is
-    /// synced which no call asks to be ([`FlushPolicy::Os`]). Settings of retention and compaction have no effect here: an engine
-    /// removes what it is told to, by a truncation, and nothing by itself.
+    /// synced which no call asks to be ([`FlushPolicy::Os`]), and nothing removed for its age.
     pub log: LogConfig,
 }
 
@@ -47,8 +49,10 @@ impl Default for EngineConfig {
             mailbox_requests: 1024,
             log_buffer_bytes: 16 << 20,
             checkpoint_interval: Duration::from_secs(60),
+            retention_check_interval: Duration::from_secs(300),
             log: LogConfig {
                 flush_policy: FlushPolicy::Os,
+                retention_ms: None,
                 ..LogConfig::default()
             },
         }

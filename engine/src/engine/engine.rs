@@ -113,6 +113,7 @@ impl Engine {
             checkpoints: Arc::clone(&self.checkpoints),
             checkpointer: checkpointer.requests.clone(),
             counters: Arc::clone(&counters),
+            retention_check_interval: self.config.retention_check_interval,
             mailbox: receiver,
         };
         let config = ShardConfig {
@@ -390,6 +391,10 @@ fn check(config: &EngineConfig) -> Result<(), EngineOpenError> {
             EngineConfig::LOG_BUFFER_BYTES.contains(&config.log_buffer_bytes),
         ),
         ("checkpoint_interval", config.checkpoint_interval.as_millis() > 0),
+        (
+            "retention_check_interval",
+            config.retention_check_interval.as_millis() > 0,
+        ),
     ];
     match rules.into_iter().find(|(_, holds)| !holds) {
         Some((setting, _)) => Err(EngineOpenError::Config { setting }),

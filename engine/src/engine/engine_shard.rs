@@ -25,6 +25,7 @@ use super::log_shared::Ended;
 use super::log_slot::{LogSlot, Still};
 use super::message::{LogMessage, LogRequest, OpenLog, Reply, ShardMessage};
 use super::metrics::EngineCounters;
+use super::retention;
 use crate::io::{IoCompletion, IoQueue};
 use crate::log::{CloseError, Log};
 use crate::rt::mailbox::MailboxReceiver;
@@ -58,6 +59,7 @@ pub(super) struct EngineShardSetup {
     pub(super) checkpoints: Arc<Checkpoints>,
     pub(super) checkpointer: Sender<CheckpointRequest>,
     pub(super) counters: Arc<EngineCounters>,
+    pub(super) retention_check_interval: Duration,
     pub(super) mailbox: MailboxReceiver<ShardMessage>,
 }
 
@@ -76,6 +78,8 @@ pub(super) async fn run(context: ShardContext, setup: EngineShardSetup) -> Vec<C
         checkpointer: setup.checkpointer,
         counters: setup.counters,
     });
+    let retention = retention::run(Rc::clone(&shard), setup.retention_check_interval);
+    let retention = tokio::task::spawn_local(retention);
     let mut completions = Vec::new();
     let mut messages = Vec::with_capacity(MESSAGES_PER_TURN);
     while !(shard.stopping.get() && shard.is_settled()) {
@@ -111,6 +115,7 @@ pub(super) async fn run(context: ShardContext, setup: EngineShardSetup) -> Vec<C
         }
         shard.end_turn();
     }
+    retention.abort();
     shard.close()
 }
 
@@ -256,6 +261,26 @@ impl EngineShard {
         tokio::task::spawn_local(async move {
             let _ = reply.send(written.await.map(|()| start));
         });
+    }
+
+    /// Lets logs go of old segments, `count` of them from `from` on; returns where to go on.
+    pub(super) fn enforce_retention(&self, from: LogId, count: usize) -> Option<LogId> {
+        let (mut slots, mut queue) = (self.slots.borrow_mut(), self.queue.borrow_mut());
+        let mut slots = slots.range_mut(from..);
+        for (&id, slot) in slots.by_ref().take(count) {
+            // What needs the log to be still comes first.
+            if slot.still.is_some() || self.stopping.get() {
+                continue;
+            }
+            let written = slot.log.written_offset();
+            let moved = slot.log.enforce_retention(written, now(), &mut queue);
+            if moved.is_some() {
+                self.put_checkpoint(slot);
+                self.touched.borrow_mut().insert(id);
+            }
+        }
+        self.woken.notify_one();
+        slots.next().map(|(&id, _)| id)
     }
 
     /// Has the checkpoint files written as they should be now.

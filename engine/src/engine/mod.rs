@@ -2,7 +2,7 @@
 //!
 //! In reading order: [`Engine`] and its configuration; [`LogHandle`] and what its calls return ([`Pending`],
 //! [`Batch`], [`Reader`]); the errors, an enum for each operation; what runs on a shard (`engine_shard`, `log_slot`,
-//! `locate`) and beside it (`checkpointer`). Invariants: one shard touches a log, and nobody else; whatever a call hands over
+//! `locate`, `retention`) and beside it (`checkpointer`). Invariants: one shard touches a log, and nobody else; whatever a call hands over
 //! is owned by the shard from then on, so that a dropped call leaves nothing half done.
 
 mod config;
@@ -25,6 +25,7 @@ mod locate;
 mod log_shared;
 mod log_slot;
 mod message;
+mod retention;
 
 pub use batch::{Batch, BatchRecords};
 pub use config::{Durability, EngineConfig, ReadConfig, Visibility};

@@ -5,6 +5,7 @@ mod cancel;
 mod examples;
 mod open;
 mod read;
+mod retention;
 mod runtimes;
 mod truncate;
 
