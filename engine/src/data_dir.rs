@@ -33,6 +33,8 @@ pub enum OffsetCheckpoint {
     LogStart,
     /// `replication-offset-checkpoint`: everything below is committed.
     HighWatermark,
+    /// `cleaner-offset-checkpoint`: everything below is compacted.
+    FirstDirty,
 }
 
 impl OffsetCheckpoint {
@@ -41,6 +43,7 @@ impl OffsetCheckpoint {
             Self::RecoveryPoint => "recovery-point-offset-checkpoint",
             Self::LogStart => "log-start-offset-checkpoint",
             Self::HighWatermark => "replication-offset-checkpoint",
+            Self::FirstDirty => "cleaner-offset-checkpoint",
         }
     }
 }
@@ -54,6 +57,8 @@ pub struct LastRun {
     pub recovery_points: Offsets,
     /// Where each log began, as last recorded.
     pub log_starts: Offsets,
+    /// Below, each log was compacted.
+    pub first_dirty: Offsets,
     /// Checkpoints that could not be read: logs are scanned from their start for want of them.
     pub distrusted: Vec<DistrustedCheckpoint>,
 }
@@ -180,10 +185,12 @@ impl DataDir {
         };
         let recovery_points = read(OffsetCheckpoint::RecoveryPoint);
         let log_starts = read(OffsetCheckpoint::LogStart);
+        let first_dirty = read(OffsetCheckpoint::FirstDirty);
         Ok(LastRun {
             clean,
             recovery_points,
             log_starts,
+            first_dirty,
             distrusted,
         })
     }

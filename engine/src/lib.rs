@@ -69,8 +69,11 @@
 //! By default nothing is removed but by a truncation or a deletion. A log with
 //! [`retention_ms`](config::LogConfig::retention_ms) or [`retention_bytes`](config::LogConfig::retention_bytes) loses its oldest
 //! segments, whole ones, once they are too old or too much; they are looked for every
-//! [`retention_check_interval`](EngineConfig::retention_check_interval). A crash may bring back what went last, until the next look. The
-//! engine compacts nothing, whatever a log's settings say.
+//! [`retention_check_interval`](EngineConfig::retention_check_interval). A crash may bring back what went last, until the next look.
+//!
+//! A log with [`compaction`](config::LogConfig::compaction) keeps the latest record of each key, and takes none without a key. Offsets
+//! stay as they are, with gaps. A segment is looked at once it is full and flushed; readers go on meanwhile. A log that cannot be
+//! compacted goes on without, and [`Engine::failed_compactions`] says why.
 //!
 //! # Failures
 //!
@@ -97,6 +100,7 @@
 //! | reads of one shard from the disk under way | 128 | further ones wait |
 //! | a segment | [`segment_bytes`](config::LogConfig::segment_bytes), default 1 GiB, less than 2 GiB | a new one is begun |
 //! | what a reader holds | [`chunk_bytes`](engine::ReadConfig::chunk_bytes), default 256 KiB, or one batch; more while [`Batch`](engine::Batch)es are kept | |
+//! | what compaction takes | [`cleaner`](EngineConfig::cleaner), default 128 MiB, less for fewer records | a pass reaches less far |
 //! | a compressed batch unpacks to | 128 MiB | an error |
 //! | open files | one for each segment | the log does not open or roll: raise the limit ([`rt::limits`]) |
 //! | a log's name | 200 bytes of `A-Z a-z 0-9 . _ -` | refused |
@@ -104,7 +108,7 @@
 //! # Threads, wakes, and cancelling
 //!
 //! A log belongs to one of [`shards`](EngineConfig::shards) threads, by a hash of its name; one more thread records checkpoints and removes
-//! what was deleted. Handles talk to a shard through its mailbox. Reads of what is in the page cache happen on the
+//! what was deleted, and one compacts. Handles talk to a shard through its mailbox. Reads of what is in the page cache happen on the
 //! thread of the reader; the shard is asked where bytes lie, once for 16 MiB, and for what is not in the cache.
 //!
 //! A call hands its request over before it returns, if there is room, and then belongs to the shard: dropping the

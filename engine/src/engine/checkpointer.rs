@@ -32,6 +32,7 @@ pub(super) struct Checkpoints {
 struct CheckpointOffsets {
     recovery_points: Offsets,
     log_starts: Offsets,
+    first_dirty: Offsets,
 }
 
 impl Checkpoints {
@@ -41,6 +42,7 @@ impl Checkpoints {
             offsets: Mutex::new(CheckpointOffsets {
                 recovery_points: last_run.recovery_points.clone(),
                 log_starts: last_run.log_starts.clone(),
+                first_dirty: last_run.first_dirty.clone(),
             }),
         }
     }
@@ -49,16 +51,24 @@ impl Checkpoints {
         &self.dir
     }
 
-    pub(super) fn put(&self, log: &TopicPartition, recovery_point: Offset, log_start: Offset) {
+    pub(super) fn put(
+        &self,
+        log: &TopicPartition,
+        recovery_point: Offset,
+        log_start: Offset,
+        first_dirty: Offset,
+    ) {
         let mut offsets = self.offsets();
         offsets.recovery_points.insert(log.clone(), recovery_point);
         offsets.log_starts.insert(log.clone(), log_start);
+        offsets.first_dirty.insert(log.clone(), first_dirty);
     }
 
     pub(super) fn remove(&self, log: &TopicPartition) {
         let mut offsets = self.offsets();
         offsets.recovery_points.remove(log);
         offsets.log_starts.remove(log);
+        offsets.first_dirty.remove(log);
     }
 
     /// Log starts first: a log start without its recovery point costs a scan, the other way round records could come back.
@@ -67,7 +77,9 @@ impl Checkpoints {
         self.dir
             .write_checkpoint(OffsetCheckpoint::LogStart, &offsets.log_starts)?;
         self.dir
-            .write_checkpoint(OffsetCheckpoint::RecoveryPoint, &offsets.recovery_points)
+            .write_checkpoint(OffsetCheckpoint::RecoveryPoint, &offsets.recovery_points)?;
+        self.dir
+            .write_checkpoint(OffsetCheckpoint::FirstDirty, &offsets.first_dirty)
     }
 
     fn offsets(&self) -> MutexGuard<'_, CheckpointOffsets> {

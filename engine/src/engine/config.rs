@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use crate::config::{FlushPolicy, LogConfig};
+use crate::log::compaction::CleanerConfig;
 use crate::rt::BackendChoice;
 use crate::types::Offset;
 
@@ -29,6 +30,11 @@ pub struct EngineConfig {
     /// How often old segments are looked for (`log.retention.check.interval.ms`): 1 ms or more, default 5 minutes. The first
     /// look comes within 30 seconds.
     pub retention_check_interval: Duration,
+    /// The memory of the thread that compacts logs whose settings say so ([`LogConfig::compaction`]). Default:
+    /// [`CleanerConfig::default`].
+    pub cleaner: CleanerConfig,
+    /// How long that thread sleeps when no log needs it (`log.cleaner.backoff.ms`): 1 ms or more, default 15 seconds.
+    pub cleaner_backoff: Duration,
     /// For logs that are opened without settings of their own. Default: [`LogConfig::default`], except that nothing is
     /// synced which no call asks to be ([`FlushPolicy::Os`]), and nothing removed for its age.
     pub log: LogConfig,
@@ -50,6 +56,8 @@ impl Default for EngineConfig {
             log_buffer_bytes: 16 << 20,
             checkpoint_interval: Duration::from_secs(60),
             retention_check_interval: Duration::from_secs(300),
+            cleaner: CleanerConfig::default(),
+            cleaner_backoff: Duration::from_secs(15),
             log: LogConfig {
                 flush_policy: FlushPolicy::Os,
                 retention_ms: None,

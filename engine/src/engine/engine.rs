@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
 use super::checkpointer::{CheckpointRequest, Checkpointer, Checkpoints};
+use super::compaction::CompactionThread;
 use super::config::EngineConfig;
 use super::engine_shard::{self, ClosedLog, EngineShardSetup};
 use super::error::{DeleteLogError, EngineCloseError, EngineOpenError, Gone, OpenLogError};
@@ -23,6 +24,7 @@ use super::metrics::{EngineCounters, EngineMetrics};
 use super::pending::block_on;
 use crate::config::LogConfig;
 use crate::data_dir::{DataDir, DistrustedCheckpoint, LastRun, Offsets, holds_segments};
+use crate::log::compaction::CompactionError;
 use crate::log::{OpenError, OpenOptions};
 use crate::rt::mailbox::{Mailbox, mailboxes};
 use crate::rt::{BackendKind, ShardConfig, ShardHandle, spawn_shard};
@@ -38,6 +40,8 @@ pub struct Engine {
     checkpoints: Arc<Checkpoints>,
     /// `None` only once closed.
     checkpointer: Option<Checkpointer>,
+    /// `None` until all logs have been looked at.
+    compaction: Option<CompactionThread>,
     logs: Mutex<BTreeMap<String, KnownLog>>,
     next_log: AtomicU32,
     distrusted: Vec<DistrustedCheckpoint>,
@@ -84,6 +88,7 @@ impl Engine {
             shards: Vec::with_capacity(config.shards),
             checkpoints,
             checkpointer: Some(checkpointer),
+            compaction: None,
             logs: Mutex::default(),
             next_log: AtomicU32::new(0),
             distrusted: Vec::new(),
@@ -97,6 +102,11 @@ impl Engine {
         engine.open_logs(&names, &last_run);
         engine.distrusted = last_run.distrusted;
         engine.opened = true;
+        let mailboxes = engine.shards.iter().map(|shard| shard.mailbox.clone()).collect();
+        let (cleaner, backoff) = (engine.config.cleaner, engine.config.cleaner_backoff);
+        let counters = Arc::clone(&engine.shards[0].counters);
+        let compaction = CompactionThread::start(mailboxes, cleaner, backoff, counters);
+        engine.compaction = Some(compaction.map_err(EngineOpenError::Thread)?);
         engine.ask_checkpointer(CheckpointRequest::RemoveRetired);
         Ok(engine)
     }
@@ -182,6 +192,7 @@ impl Engine {
             clean_shutdown: last_run.is_some_and(|run| run.clean && run.recovery_points.contains_key(&key)),
             now: now(),
         };
+        let first_dirty_offset = recorded(|run| &run.first_dirty);
         let (reply, answer) = oneshot::channel();
         let open = OpenLog {
             shared: Arc::clone(&shared),
@@ -189,6 +200,7 @@ impl Engine {
             dir: self.checkpoints.dir().path().join(name),
             config,
             options,
+            first_dirty_offset,
             reply,
         };
         // A shard that is gone has closed the answer's channel.
@@ -291,6 +303,14 @@ impl Engine {
         self.logs().iter().filter_map(failed).collect()
     }
 
+    /// Logs that are not compacted any more until the engine is opened anew, by their directories, and why: a batch was
+    /// damaged, or storage failed. They go on without.
+    #[must_use]
+    pub fn failed_compactions(&self) -> Vec<(PathBuf, Arc<CompactionError>)> {
+        let compaction = self.compaction.as_ref();
+        compaction.map_or_else(Vec::new, CompactionThread::failures)
+    }
+
     /// Checkpoint files that could not be read at opening, so that logs were verified from their start: worth a line in the
     /// program's log, since it tells of a damaged disk.
     #[must_use]
@@ -329,17 +349,19 @@ impl Engine {
         let Some(checkpointer) = self.checkpointer.take() else {
             return Ok(());
         };
+        let compaction = self.compaction.take().inspect(CompactionThread::stop);
         for shard in &self.shards {
             // One that has panicked is found out below.
             let _ = block_on(shard.mailbox.send(ShardMessage::Stop));
         }
         let joined: Vec<_> = self.shards.drain(..).map(|shard| shard.handle.join()).collect();
         let stopped = checkpointer.stop();
+        let compacted = compaction.map_or(Ok(()), CompactionThread::join);
         let mut closed = Vec::new();
         for logs in joined {
             closed.extend(logs.map_err(|_| EngineCloseError::Panicked)?);
         }
-        stopped.map_err(|_| EngineCloseError::Panicked)?;
+        stopped.and(compacted).map_err(|_| EngineCloseError::Panicked)?;
         if !self.opened {
             return Ok(());
         }
@@ -394,6 +416,11 @@ fn check(config: &EngineConfig) -> Result<(), EngineOpenError> {
         (
             "retention_check_interval",
             config.retention_check_interval.as_millis() > 0,
+        ),
+        ("cleaner_backoff", config.cleaner_backoff.as_millis() > 0),
+        (
+            "cleaner.map_load_percent",
+            (1..=99).contains(&config.cleaner.map_load_percent),
         ),
     ];
     match rules.into_iter().find(|(_, holds)| !holds) {

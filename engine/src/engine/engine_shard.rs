@@ -6,7 +6,7 @@
 //! idle log costs nothing. Tested through `tests/engine/`.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
@@ -18,6 +18,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 
 use super::checkpointer::{CheckpointRequest, Checkpoints};
+use super::compaction::CompactionRequest;
 use super::error::{DeleteLogError, Gone, TruncateError};
 use super::handle::now;
 use super::locate;
@@ -27,6 +28,7 @@ use super::message::{LogMessage, LogRequest, OpenLog, Reply, ShardMessage};
 use super::metrics::EngineCounters;
 use super::retention;
 use crate::io::{IoCompletion, IoQueue};
+use crate::log::compaction::CleanedSegment;
 use crate::log::{CloseError, Log};
 use crate::rt::mailbox::MailboxReceiver;
 use crate::rt::{ShardContext, ShardIo};
@@ -46,6 +48,8 @@ pub(super) struct EngineShard {
     /// When which log is due though nothing happens.
     timers: RefCell<BTreeSet<(TimestampMs, LogId)>>,
     queue: RefCell<IoQueue>,
+    /// Who waits for a new segment of which log to be in place.
+    swaps: RefCell<HashMap<LogId, oneshot::Sender<Result<(), CleanedSegment>>>>,
     /// A task has changed something.
     woken: Notify,
     stopping: Cell<bool>,
@@ -72,6 +76,7 @@ pub(super) async fn run(context: ShardContext, setup: EngineShardSetup) -> Vec<C
         touched: RefCell::default(),
         timers: RefCell::default(),
         queue: RefCell::default(),
+        swaps: RefCell::default(),
         woken: Notify::new(),
         stopping: Cell::new(false),
         checkpoints: setup.checkpoints,
@@ -146,15 +151,69 @@ impl EngineShard {
                     .for_each(|slot| self.put_checkpoint(slot));
                 let _ = reply.send(());
             }
+            ShardMessage::Compaction(request) => self.handle_compaction(request),
             ShardMessage::Stop => self.stopping.set(true),
         }
+    }
+
+    fn handle_compaction(&self, request: CompactionRequest) {
+        if self.stopping.get() {
+            // Whoever asks finds out that there is no answer.
+            return;
+        }
+        let (mut slots, now) = (self.slots.borrow_mut(), now());
+        // What needs the log to be still comes first.
+        let is_free = |slot: &LogSlot| slot.still.is_none();
+        match request {
+            CompactionRequest::Dirty(reply) => {
+                let dirty = slots.iter().filter(|(_, slot)| is_free(slot));
+                let dirty = dirty.filter_map(|(&id, slot)| Some((slot.dirtiness(now)?, id)));
+                let _ = reply.send(dirty.collect());
+            }
+            CompactionRequest::Begin(id, reply) => {
+                let _ = reply.send(
+                    slots
+                        .get_mut(&id)
+                        .filter(|slot| is_free(slot))
+                        .and_then(|slot| slot.begin_cleaning(now)),
+                );
+            }
+            CompactionRequest::SwapIn(id, new, reply) => {
+                let refused = match slots.get_mut(&id).filter(|slot| is_free(slot)) {
+                    Some(slot) => slot.log.swap_in(new).err(),
+                    None => Some(new),
+                };
+                match refused {
+                    None => {
+                        self.touched.borrow_mut().insert(id);
+                        self.swaps.borrow_mut().insert(id, reply);
+                    }
+                    // Where nobody takes it back, its files are removed when the log is opened.
+                    Some(new) => drop(reply.send(Err(new))),
+                }
+            }
+            CompactionRequest::End(id, job, clean_end, reply) => {
+                let slot = slots.get_mut(&id);
+                let _ = reply.send(slot.is_some_and(|slot| slot.log.end_cleaning(job, clean_end)));
+            }
+        }
+    }
+
+    /// Tells whoever waits for a segment that it is in place, or never will be.
+    fn answer_swaps(&self) {
+        let slots = self.slots.borrow();
+        let is_over = |id: &LogId| !slots.get(id).is_some_and(|slot| slot.log.is_swapping());
+        let mut swaps = self.swaps.borrow_mut();
+        let over = swaps.extract_if(|id, _| is_over(id));
+        over.for_each(|(_, swapped)| drop(swapped.send(Ok(()))));
     }
 
     fn open(&self, open: OpenLog) {
         let id = open.shared.id;
         let mut files = self.io.files().borrow_mut();
         let opened = Log::open(&open.dir, id, open.config, open.options, &mut *files);
-        let answer = opened.map(|(log, _)| {
+        let answer = opened.map(|(mut log, _)| {
+            log.set_first_dirty_offset(open.first_dirty_offset);
             let slot = LogSlot::new(log, open.shared, open.key);
             self.put_checkpoint(&slot);
             self.slots.borrow_mut().insert(id, slot);
@@ -167,7 +226,8 @@ impl EngineShard {
         // A truncation of the suffix has recorded the log start instead, until it is over.
         if !matches!(slot.still, Some(Still::UnderWay)) {
             let (flushed, start) = (slot.log.flushed_offset(), slot.log.log_start_offset());
-            self.checkpoints.put(&slot.key, flushed, start);
+            self.checkpoints
+                .put(&slot.key, flushed, start, slot.log.first_dirty_offset());
         }
     }
 
@@ -324,6 +384,7 @@ impl EngineShard {
         for id in still {
             self.try_still(id);
         }
+        self.answer_swaps();
     }
 
     fn set_timer(&self, slot: &mut LogSlot) {
@@ -351,7 +412,7 @@ impl EngineShard {
                     slot.still = Some(Still::UnderWay);
                     // Until it is over, a start after a crash takes nothing for granted: the log may end anywhere.
                     let start = slot.log.log_start_offset();
-                    self.checkpoints.put(&slot.key, start, start);
+                    self.checkpoints.put(&slot.key, start, start, start);
                     let (shard, written) = (Rc::clone(self), self.write_checkpoints());
                     tokio::task::spawn_local(async move {
                         let written = written.await;
@@ -468,8 +529,9 @@ impl EngineShard {
                 Ok(()) => slot.log.log_end_offset(),
                 Err(_) => slot.log.flushed_offset(),
             };
+            let (start, first_dirty) = (slot.log.log_start_offset(), slot.log.first_dirty_offset());
             self.checkpoints
-                .put(&slot.key, recovery_point, slot.log.log_start_offset());
+                .put(&slot.key, recovery_point, start, first_dirty);
             slot.shared.end(Ended::Gone(Gone::Closed));
             (slot.shared.name.clone(), closed)
         });

@@ -18,6 +18,7 @@ use super::error::{AppendError, DeleteLogError, FlushError, Gone, TruncateError}
 use super::log_shared::LogShared;
 use super::message::{LogMessage, Reply};
 use crate::log::checkpoint::TopicPartition;
+use crate::log::compaction::{CleaningJob, Dirtiness};
 use crate::log::{AppendInfo, Log, ReadError as OutOfRange};
 use crate::types::{LeaderEpoch, Offset, TimestampMs};
 
@@ -125,6 +126,22 @@ impl LogSlot {
             room,
             waiter: Waiter::Flush(reply),
         });
+    }
+
+    /// How much the log is to be compacted.
+    pub(super) fn dirtiness(&self, now: TimestampMs) -> Option<Dirtiness> {
+        self.log.dirtiness(self.last_stable_offset(), now)
+    }
+
+    pub(super) fn begin_cleaning(&mut self, now: TimestampMs) -> Option<CleaningJob> {
+        self.log.begin_cleaning(self.last_stable_offset(), now)
+    }
+
+    /// Nothing above may be compacted: a crash could take back what superseded it.
+    fn last_stable_offset(&self) -> Offset {
+        let flushed = self.log.flushed_offset();
+        let unstable = self.log.first_unstable_offset();
+        unstable.map_or(flushed, |unstable| unstable.min(flushed))
     }
 
     /// What of the log a reader may see.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use super::compaction::CompactionRequest;
 use super::config::{Durability, Visibility};
 use super::error::{AppendError, DeleteLogError, FlushError, Gone, ReadError, TruncateError};
 use super::log_shared::LogShared;
@@ -31,6 +32,8 @@ pub(super) enum ShardMessage {
     Open(Box<OpenLog>),
     /// Put what is flushed, and where logs start, among the checkpoints.
     Publish(oneshot::Sender<()>),
+    /// For the thread that compacts.
+    Compaction(CompactionRequest),
     /// Close all logs and end.
     Stop,
 }
@@ -51,6 +54,7 @@ pub(super) struct OpenLog {
     pub(super) dir: PathBuf,
     pub(super) config: LogConfig,
     pub(super) options: OpenOptions,
+    pub(super) first_dirty_offset: Offset,
     pub(super) reply: oneshot::Sender<Result<(), OpenError>>,
 }
 

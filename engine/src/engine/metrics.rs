@@ -17,6 +17,7 @@ pub(super) struct EngineCounters {
     pub(super) turns: Counter,
     pub(super) read_bytes: Counter,
     pub(super) cold_reads: Counter,
+    pub(super) compactions: Counter,
 }
 
 /// What an engine has done since it was opened; every number only grows.
@@ -38,6 +39,8 @@ pub struct EngineMetrics {
     pub read_bytes: u64,
     /// Chunks that were not in the page cache and were read by the shard.
     pub cold_reads: u64,
+    /// Passes of compaction that came to their end, each over one log.
+    pub compactions: u64,
     /// Turns of the shards' loops: requests that come together share one, and its writes and syncs.
     pub turns: u64,
     /// Writes given to the kernel; less than appends where they are grouped. 0 without io_uring.
@@ -60,6 +63,7 @@ impl EngineMetrics {
         self.locates += engine.locates.value();
         self.read_bytes += engine.read_bytes.value();
         self.cold_reads += engine.cold_reads.value();
+        self.compactions += engine.compactions.value();
         self.turns += engine.turns.value();
         self.writes += storage.ring_writes.value();
         self.write_bytes += storage.ring_write_bytes.value();

@@ -2,7 +2,7 @@
 //!
 //! In reading order: [`Engine`] and its configuration; [`LogHandle`] and what its calls return ([`Pending`],
 //! [`Batch`], [`Reader`]); the errors, an enum for each operation; what runs on a shard (`engine_shard`, `log_slot`,
-//! `locate`, `retention`) and beside it (`checkpointer`). Invariants: one shard touches a log, and nobody else; whatever a call hands over
+//! `locate`, `retention`) and beside it (`checkpointer`, `compaction`). Invariants: one shard touches a log, and nobody else; whatever a call hands over
 //! is owned by the shard from then on, so that a dropped call leaves nothing half done.
 
 mod config;
@@ -20,6 +20,7 @@ mod log_name;
 mod metrics;
 
 mod checkpointer;
+mod compaction;
 mod engine_shard;
 mod locate;
 mod log_shared;

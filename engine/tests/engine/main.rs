@@ -2,6 +2,7 @@
 
 mod append;
 mod cancel;
+mod compaction;
 mod examples;
 mod open;
 mod read;

@@ -45,6 +45,16 @@ pub struct CleanerConfig {
     pub map_load_percent: usize,
 }
 
+impl Default for CleanerConfig {
+    /// 128 MiB, of which 90 % are filled, as in Apache Kafka; a pass that has fewer records takes less.
+    fn default() -> Self {
+        Self {
+            map_bytes: 128 << 20,
+            map_load_percent: 90,
+        }
+    }
+}
+
 /// Why a pass ended early. The log is as it was, but for the segments that have been replaced.
 #[derive(Debug, thiserror::Error)]
 pub enum CompactionError {
