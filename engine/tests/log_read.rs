@@ -365,7 +365,13 @@ fn the_first_record_at_or_after_a_timestamp_is_found() {
     append_at(&mut driver, &[100, 110, 105], Compression::None);
     append_at(&mut driver, &[300, 200], Compression::Gzip);
     append_at(&mut driver, &[250], Compression::Lz4);
-    append_at(&mut driver, &[400, 500], Compression::Zstd);
+    // The one codec in C, which not every build has.
+    let last_codec = if cfg!(feature = "zstd") {
+        Compression::Zstd
+    } else {
+        Compression::None
+    };
+    append_at(&mut driver, &[400, 500], last_codec);
     for _ in 0..20 {
         append_at(&mut driver, &[50], Compression::None);
     }

@@ -494,6 +494,10 @@ fn directories_of_a_real_kafka_open_and_hold_every_record() {
             "trimmed-0",
             "compacted-0",
         ] {
+            // Among its batches are some of zstd, the one codec in C.
+            if log == "codecs-0" && !cfg!(feature = "zstd") {
+                continue;
+            }
             for forget_recovery_point in [false, true] {
                 let mut options = OpenOptions {
                     recovery_point: kafka_checkpoint(stop, "recovery-point-offset-checkpoint", log),
