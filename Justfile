@@ -31,26 +31,21 @@ bench *ARGS:
 fuzz TARGET SECONDS="60":
     #!/usr/bin/env bash
     set -euo pipefail
-    cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
-    # Sanitizers need an unstable compiler flag, which a stable compiler takes under this variable.
-    cargo +nightly --version >/dev/null 2>&1 && toolchain=+nightly || { toolchain=; export RUSTC_BOOTSTRAP=1; }
-    # Each program would be optimised as a whole when it is linked, which takes minutes.
-    export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
+    . fuzz/env.sh
     mkdir -p "fuzz/corpus/$1" "fuzz/seeds/$1"
-    cargo $toolchain fuzz run --features libfuzzer --sanitizer none --target-dir fuzz/target \
-        "$1" "fuzz/corpus/$1" "fuzz/seeds/$1" -- -max_total_time="$2" -max_len=4096
+    cargo $toolchain fuzz run "${fuzz_build[@]}" "$1" "fuzz/corpus/$1" "fuzz/seeds/$1" -- -max_total_time="$2" -max_len=4096
 
-# Run every fuzz target for six seconds; the canary must fail.
+# Run every fuzz target a fixed number of times from its seeds alone, the same each time; the canary must fail.
 fuzz-smoke:
-    #!/usr/bin/env bash
-    set -euo pipefail
-    for program in fuzz/fuzz_targets/*.rs; do
-        target=$(basename "$program" .rs)
-        [ "$target" = canary ] || just fuzz "$target" 6
-    done
-    rm -rf fuzz/corpus/canary fuzz/artifacts/canary
-    ! just fuzz canary 30 || { echo "the canary was not found" >&2; exit 1; }
-    ls fuzz/artifacts/canary/crash-* >/dev/null
+    fuzz/smoke.sh
+
+# Run the formats and the log under Miri, which finds undefined behaviour; needs a nightly toolchain with Miri. Arguments go to cargo.
+miri *ARGS:
+    .ci/miri.sh "$@"
+
+# Run the tests that use the ring, files and sendfile under AddressSanitizer.
+asan:
+    .ci/asan.sh
 
 # Drive a broker with the clients people use; all of them, or those named.
 interop *CLIENTS: _release
