@@ -78,8 +78,8 @@
 //! # Failures
 //!
 //! A failed write or sync makes its log read-only until the engine is opened anew: the kernel may have dropped the pages, so a second
-//! sync that succeeds proves nothing. A full disk does not: appends are refused ([`log::AppendError::StorageFull`]), those already
-//! taken wait, and both go on by themselves once there is room.
+//! sync that succeeds proves nothing. A full disk, or a process that may open no further file, does not: appends are refused
+//! ([`log::AppendError::StorageFull`]), those already taken wait, and both go on by themselves once there is room.
 //!
 //! # Recovery
 //!

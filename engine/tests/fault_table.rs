@@ -12,7 +12,9 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use ringlog_engine::config::LogConfig;
 use ringlog_engine::record::BatchHeader;
@@ -95,6 +97,9 @@ fn append_and_tell(dir: &Path, appends: usize) {
     let (records, error) = read(&log);
     assert_eq!(error, None, "reads go on");
     println!("read {}", records.len());
+    drop(log);
+    // A log that refuses says so again.
+    let _ = engine.close();
 }
 
 /// What a child told.
@@ -216,19 +221,84 @@ fn a_file_size_limit_makes_the_log_read_only_and_says_so() {
 }
 
 #[test]
-fn running_out_of_descriptors_refuses_or_goes_on_and_loses_nothing() {
+fn few_descriptors_are_enough_for_hundreds_of_segments() {
     if let Some(dir) = child_directory() {
-        return append_and_tell(&dir, 4000);
+        append_and_tell(&dir, 8000);
+        return append_and_tell(&dir, 400);
     }
     let dir = directory();
-    let test = "running_out_of_descriptors_refuses_or_goes_on_and_loses_nothing";
-    let told = run_child(test, dir.path(), "ulimit -n 40;", None);
-    assert!(told.read.is_some(), "it neither hangs nor dies");
-    match told.refused {
-        Some(refused) => assert!(refused.contains("Too many open files"), "{refused}"),
-        None => assert_eq!(told.acknowledged.len(), 4000),
+    let test = "few_descriptors_are_enough_for_hundreds_of_segments";
+    let told = run_child(test, dir.path(), "ulimit -n 64;", None);
+    assert_eq!(told.refused, None);
+    assert_eq!(told.acknowledged.len(), 8400);
+    assert_eq!(told.read, Some(8400), "those of its first opening among them");
+    let segments = fs::read_dir(dir.path().join("t")).unwrap();
+    let segments = segments.filter(|entry| {
+        entry
+            .as_ref()
+            .unwrap()
+            .path()
+            .extension()
+            .is_some_and(|e| e == "log")
+    });
+    assert!(segments.count() > 500);
+    check(dir.path(), &told.acknowledged);
+}
+
+/// Takes every descriptor there is.
+fn take_descriptors(taken: &mut Vec<fs::File>) {
+    taken.extend(std::iter::from_fn(|| fs::File::open("/dev/null").ok()));
+}
+
+/// Appends, each time with no descriptor left, until an append is refused; then there are some again.
+fn append_without_descriptors(dir: &Path) {
+    let engine = Engine::open(dir, config()).unwrap();
+    let log = engine.log("t").unwrap();
+    let mut taken = Vec::new();
+    let value = "x".repeat(3000);
+    let (sender, results) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..APPENDS_MAX {
+            take_descriptors(&mut taken);
+            let (log, value, sender) = (log.clone(), &value, sender.clone());
+            scope.spawn(move || {
+                let record = [NewRecord::value(value.as_bytes())];
+                let appended = log.append(&record, Durability::Flushed).wait();
+                let told = match &appended {
+                    Ok(info) => format!("acknowledged {} {value}", info.base_offset.0),
+                    Err(error) => format!("refused {error}"),
+                };
+                println!("{told}");
+                let _ = sender.send(appended.is_err());
+            });
+            // One that was taken before the roll waits for it, and the next finds out.
+            if results.recv_timeout(Duration::from_millis(100)) == Ok(true) {
+                break;
+            }
+        }
+        taken.clear();
+    });
+    let record = [NewRecord::value(value.as_bytes())];
+    let info = log.append(&record, Durability::Flushed).wait().unwrap();
+    println!("acknowledged {} {value}", info.base_offset.0);
+    println!("read {}", read(&log).0.len());
+}
+
+#[test]
+fn a_roll_that_finds_no_descriptor_is_made_once_there_is_one() {
+    if let Some(dir) = child_directory() {
+        return append_without_descriptors(&dir);
     }
-    assert!(!told.acknowledged.is_empty());
+    let dir = directory();
+    let test = "a_roll_that_finds_no_descriptor_is_made_once_there_is_one";
+    let told = run_child(test, dir.path(), "ulimit -n 64;", None);
+    let refused = told.refused.expect("no descriptor is left at last");
+    assert!(refused.contains("too many files are open"), "{refused}");
+    assert_eq!(
+        told.read,
+        Some(told.acknowledged.len()),
+        "what waited was written"
+    );
     check(dir.path(), &told.acknowledged);
 }
 

@@ -130,6 +130,19 @@ macro_rules! on_ring {
     };
 }
 
+/// Every file but the one used last is closed by the table, and opened again when it is used.
+macro_rules! on_ring_with_one_file_open {
+    ($case:path) => {
+        on_shard(
+            BackendChoice::Ring,
+            async |context: ShardContext, dir: PathBuf| {
+                context.io.files().borrow_mut().set_open_max(1);
+                $case(&mut ShardDevice { io: context.io }, &dir).await;
+            },
+        )
+    };
+}
+
 macro_rules! on_helper {
     ($case:path) => {
         on_shard(
@@ -160,6 +173,12 @@ mod ring {
     use super::*;
 
     ringlog_engine::io_suite!(on_ring);
+}
+
+mod ring_with_one_file_open {
+    use super::*;
+
+    ringlog_engine::io_suite!(on_ring_with_one_file_open);
 }
 
 mod helper_thread {
@@ -228,7 +247,7 @@ fn dropped_reads_leave_their_memory_to_the_ring_and_their_places_to_others() {
             let io = context.io;
             let contents: Vec<u8> = (0..1 << 20).map(|at: u32| (at % 251) as u8).collect();
             filled(&io, dir.join("0.log"), &contents).await;
-            let file = io.files().borrow().file(FILE).unwrap();
+            let file = io.files().borrow_mut().file(FILE).unwrap();
             // More than may be under way at once: a place not given back would end this.
             for _ in 0..500 {
                 let mut read = Box::pin(io.read(file.clone(), 0, 4096));
@@ -329,7 +348,7 @@ fn counters_tell_the_ring_from_the_helper_thread() {
         let shard = spawn_shard(config(backend), async move |context: ShardContext| {
             filled(&context.io, path, b"12345").await;
             run(&context.io, vec![request(2, IoOp::Sync { file: FILE })]).await;
-            let file = context.io.files().borrow().file(FILE).unwrap();
+            let file = context.io.files().borrow_mut().file(FILE).unwrap();
             context.io.read(file, 0, 5).await.unwrap();
         })
         .unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::config::{FlushPolicy, LogConfig};
 use crate::log::compaction::CleanerConfig;
-use crate::rt::BackendChoice;
+use crate::rt::{BackendChoice, limits};
 use crate::types::Offset;
 
 /// The settings of an engine.
@@ -24,6 +24,10 @@ pub struct EngineConfig {
     /// Bytes of one log that are on their way: appended and not written yet, and 1 KiB for every other request. 64 KiB to
     /// 32 MiB, default 16 MiB. A call waits while they are used up.
     pub log_buffer_bytes: u32,
+    /// Files of logs that may be open at a time: 1 or more, default half of what the process may open (`RLIMIT_NOFILE`), 65,536
+    /// at most. The shards share them evenly. Segments used least recently are closed and opened again when they are read. More
+    /// are open while they are read, or written and not flushed.
+    pub open_files_max: usize,
     /// How often it is recorded up to where logs are flushed, so that a start after a crash scans no more than what came
     /// since: 1 ms or more, default one minute.
     pub checkpoint_interval: Duration,
@@ -54,6 +58,7 @@ impl Default for EngineConfig {
             backend: BackendChoice::Auto,
             mailbox_requests: 1024,
             log_buffer_bytes: 16 << 20,
+            open_files_max: limits::open_files_max(),
             checkpoint_interval: Duration::from_secs(60),
             retention_check_interval: Duration::from_secs(300),
             cleaner: CleanerConfig::default(),

@@ -132,7 +132,11 @@ impl Engine {
             name: format!("ringlog-{index}"),
             backend: self.config.backend,
         };
-        let handle = spawn_shard(config, |context| engine_shard::run(context, setup))?;
+        let open_max = self.config.open_files_max / self.config.shards;
+        let handle = spawn_shard(config, move |context| {
+            context.io.files().borrow_mut().set_open_max(open_max);
+            engine_shard::run(context, setup)
+        })?;
         Ok(Shard {
             mailbox,
             handle,
@@ -412,6 +416,7 @@ fn check(config: &EngineConfig) -> Result<(), EngineOpenError> {
             "log_buffer_bytes",
             EngineConfig::LOG_BUFFER_BYTES.contains(&config.log_buffer_bytes),
         ),
+        ("open_files_max", config.open_files_max > 0),
         ("checkpoint_interval", config.checkpoint_interval.as_millis() > 0),
         (
             "retention_check_interval",

@@ -155,8 +155,8 @@ pub enum TruncateError {
     /// bring back what it removed.
     #[error("the truncation was not recorded: {0}")]
     Checkpoint(#[from] Arc<DataDirError>),
-    /// The disk is full and appends wait for room. Nothing was changed: make room and try again.
-    #[error("the disk is full")]
+    /// The disk is full, or the process may open no further file, and appends wait. Nothing was changed: make room and try again.
+    #[error("the disk is full, or too many files are open")]
     StorageFull,
     /// Storage had failed before: nothing was changed. Or it failed half-way. The log must be opened anew with its engine.
     #[error(transparent)]

@@ -4,6 +4,7 @@
 //! mean is `log`'s. Runs as tasks of a shard, so that the log may change meanwhile: a truncation of the suffix makes it
 //! begin again.
 
+use std::io::ErrorKind;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -164,13 +165,12 @@ async fn read(
 }
 
 fn open_file(shard: &EngineShard, file: FileId) -> Result<Arc<LogFile>, ReadError> {
-    // A log plans with its own files, which stay open until it closes them.
-    shard
-        .io
-        .files()
-        .borrow()
-        .file(file)
-        .ok_or(ReadError::Gone(Gone::Closed))
+    // A log plans with its own files, which are known until it closes them.
+    let opened = shard.io.files().borrow_mut().file(file);
+    opened.map_err(|source| match source.kind() {
+        ErrorKind::NotFound => ReadError::Gone(Gone::Closed),
+        _ => IoError::new("open a segment", source).into(),
+    })
 }
 
 fn damaged(file: &LogFile, position: u64, offset: Offset, source: Defect) -> ReadError {

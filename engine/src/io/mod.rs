@@ -11,5 +11,5 @@ pub mod sim_disk;
 mod storage;
 
 pub use queue::IoQueue;
-pub use request::{FileId, IoCompletion, IoError, IoOp, IoOutput, IoRequest, IoToken};
+pub use request::{FileId, IoCompletion, IoError, IoOp, IoOutput, IoRequest, IoToken, is_out_of_descriptors};
 pub use storage::{DirEntry, OpenMode, Storage};

@@ -114,7 +114,8 @@ pub enum IoOp {
         /// What to rename: from, to. All in one directory.
         renames: Vec<(PathBuf, PathBuf)>,
     },
-    /// Deletes the files that exist among `paths`.
+    /// Deletes the files that exist among `paths`. One that is open may not be found afterwards: close it before; whoever
+    /// reads or sends goes on.
     Remove {
         /// The files to delete.
         paths: Vec<PathBuf>,
@@ -166,6 +167,12 @@ impl IoError {
         }
     }
 
+    /// Room, space or a descriptor, is missing and may be there later: what failed so, and is no sync, can be tried again.
+    #[must_use]
+    pub fn is_out_of_room(&self) -> bool {
+        self.is_storage_full() || is_out_of_descriptors(&self.source)
+    }
+
     /// No space or quota is left: the request may succeed later, unlike any other failure.
     #[must_use]
     pub fn is_storage_full(&self) -> bool {
@@ -175,4 +182,13 @@ impl IoError {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded
         )
     }
+}
+
+/// The process, or the system, may open no further file: `EMFILE` or `ENFILE` of Linux, for which the standard library has
+/// no kind.
+#[must_use]
+pub fn is_out_of_descriptors(error: &std::io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    matches!(error.raw_os_error(), Some(EMFILE | ENFILE))
 }

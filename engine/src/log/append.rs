@@ -69,8 +69,8 @@ pub enum AppendError {
         /// The log's.
         latest: LeaderEpoch,
     },
-    /// The disk is full; appends are taken again once it is not.
-    #[error("the disk is full")]
+    /// The disk is full, or the process may open no further file; appends are taken again once that has changed.
+    #[error("the disk is full, or too many files are open")]
     StorageFull,
     /// Storage is slower than the appends; try again.
     #[error("{unwritten_bytes} bytes wait to be written")]

@@ -79,7 +79,7 @@ struct WriteGroup {
     buffers: Vec<Bytes>,
 }
 
-/// The disk is full: what failed for it waits to be tried again.
+/// The disk is full, or no descriptor is left: what failed for it waits to be tried again.
 #[derive(Debug, Default)]
 struct Stall {
     failed: Vec<Operation>,
@@ -516,7 +516,7 @@ impl WritePipeline {
         }
     }
 
-    /// A request failed. On a full disk it is tried again later, except a sync: what it should
+    /// A request failed. For want of room it is tried again later, except a sync: what it should
     /// have made durable may be gone.
     pub(super) fn handle_failure(&mut self, operation: Operation, error: IoError) {
         match operation {
@@ -526,7 +526,7 @@ impl WritePipeline {
             // The data goes on without, and finds out by itself how the disk is.
             Operation::Zero => self.zeros.handle_failure(error.is_storage_full()),
             Operation::Write | Operation::Create { .. } | Operation::Put(_) | Operation::Swap(_)
-                if error.is_storage_full() =>
+                if error.is_out_of_room() =>
             {
                 self.stall.get_or_insert_default().failed.push(operation);
             }

@@ -19,7 +19,8 @@ use bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio_uring::fs::{File, OpenOptions, remove_file, rename};
 
-use super::file_table::{LogFile, dir_of, parent_of, rename_error, sync_dir_error, temporary_of};
+use super::file_table::{dir_of, parent_of, rename_error, sync_dir_error, temporary_of};
+use super::log_file::LogFile;
 use super::op::{self, ColdRequest, ColdWork, Finished};
 use crate::io::{IoError, IoOutput};
 

@@ -1,88 +1,122 @@
-//! The open files of one shard, by [`FileId`], and [`Storage`] over the real file system.
+//! The files of one shard, by [`FileId`], a bounded number of them open, and [`Storage`] over the real file system.
 //!
-//! Owns the descriptors. A [`LogFile`] lives as long as its last reference: whoever reads or
-//! sends holds its own, so closing takes the name away and never the bytes under a reader.
-//! The durability steps (`create_new`, `put_file`) are shared with the helper thread of the
-//! blocking backend. Tested by the conformance suite in `tests/io_backends.rs`.
+//! Owns the descriptors. A file is known from its opening to its close. Beyond the bound the table closes those used least
+//! recently, and opens them again, by name, when they are asked for. It keeps open what has been written and not synced (see
+//! `log_file.rs`) and what is being renamed, since the name may soon lead to another file. A [`LogFile`] lives as long as its
+//! last reference: whoever reads or sends holds its own, so closing never takes the bytes from under a reader. The durability
+//! steps (`create_new`, `put_file`) are shared with the helper thread of the blocking backend. Tested by the conformance
+//! suite in `tests/io_backends.rs`, and in `tests/open_files.rs`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use crate::io::{DirEntry, FileId, IoError, OpenMode, Storage};
-use crate::types::TimestampMs;
+use super::limits;
+use super::log_file::LogFile;
+use crate::io::{DirEntry, FileId, IoError, OpenMode, Storage, is_out_of_descriptors};
+use crate::types::{LogId, TimestampMs};
 
-/// An open file: its descriptor and, for messages, the path it was opened by.
-///
-/// Whoever drops the last reference closes the descriptor, and closing a large deleted file
-/// frees its blocks: close before deleting, then the deletion, which the shard's thread does not
-/// wait for, bears that cost.
 #[derive(Debug)]
-pub struct LogFile {
-    file: File,
-    path: PathBuf,
+struct OpenFile {
+    file: Arc<LogFile>,
+    /// When it was used last, counted in uses of the table.
+    used: u64,
+    /// Stays open until its `Close`: its name does not lead to it for sure.
+    renamed: bool,
 }
 
-impl LogFile {
-    /// Wraps a file that was opened by `path`.
-    #[must_use]
-    pub fn new(file: File, path: PathBuf) -> Self {
-        Self { file, path }
-    }
-
-    /// The path it was opened by; a later rename is not followed.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The file itself.
-    #[must_use]
-    pub fn file(&self) -> &File {
-        &self.file
-    }
-
-    /// Gives up the wrapper, for closing by other means than `Drop`.
-    pub(crate) fn into_file(self) -> File {
-        self.file
-    }
-}
-
-impl AsFd for LogFile {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
-    }
-}
-
-impl AsRawFd for LogFile {
-    fn as_raw_fd(&self) -> RawFd {
-        self.file.as_raw_fd()
-    }
-}
-
-/// The open files of one shard.
-#[derive(Debug, Default)]
+/// The files of one shard. See the module.
+#[derive(Debug)]
 pub struct FileTable {
-    files: BTreeMap<FileId, Arc<LogFile>>,
+    /// The name of every known file.
+    paths: BTreeMap<FileId, Arc<Path>>,
+    open: BTreeMap<FileId, OpenFile>,
+    open_max: usize,
+    uses: u64,
+    /// Where more are open than should be, not before this use is it tried again to close some.
+    close_at: u64,
+}
+
+impl Default for FileTable {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl FileTable {
-    /// A table without files.
+    /// A table without files. Its bound is that of [`limits::open_files_max`], divided by the cores.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        let shards = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            paths: BTreeMap::new(),
+            open: BTreeMap::new(),
+            open_max: (limits::open_files_max() / shards).max(1),
+            uses: 0,
+            close_at: 0,
+        }
     }
 
-    /// A reference to the file now known as `file`, which outlives its close.
-    #[must_use]
-    pub fn file(&self, file: FileId) -> Option<Arc<LogFile>> {
-        self.files.get(&file).cloned()
+    /// Bounds the files that are open at a time, at least 1. More are open while they are read or sent, being renamed, or
+    /// written and not synced.
+    pub fn set_open_max(&mut self, open_max: usize) {
+        self.open_max = open_max.max(1);
+        self.close_down_to(self.open_max);
+    }
+
+    /// A reference to the file known as `file`, which outlives its close. Opens it if need be, which blocks for a lookup of
+    /// its path.
+    ///
+    /// # Errors
+    ///
+    /// Of kind `NotFound` where no such file is known, or it has been deleted; else the operating system's.
+    pub fn file(&mut self, file: FileId) -> io::Result<Arc<LogFile>> {
+        self.uses += 1;
+        if let Some(open) = self.open.get_mut(&file) {
+            open.used = self.uses;
+            return Ok(Arc::clone(&open.file));
+        }
+        self.close_excess(1);
+        self.open_again(file).map(|open| Arc::clone(&open.file))
+    }
+
+    /// Whether `file` is known, and closed: all that was written to it is synced.
+    pub(crate) fn is_closed(&self, file: FileId) -> bool {
+        self.paths.contains_key(&file) && !self.open.contains_key(&file)
+    }
+
+    /// Files are about to get other names: those of `log` among them stay open from now on, as the old name may lead to
+    /// another file then.
+    pub(crate) fn keep_renamed(&mut self, log: LogId, renames: &[(PathBuf, PathBuf)]) {
+        let names = renames
+            .iter()
+            .flat_map(|(from, to)| [from.as_path(), to.as_path()]);
+        let names: BTreeSet<&Path> = names.collect();
+        let of_log = FileId { log, number: 0 }..=FileId {
+            log,
+            number: u32::MAX,
+        };
+        let known = self.paths.range(of_log);
+        let affected: Vec<FileId> = known
+            .filter(|(_, path)| names.contains(&***path))
+            .map(|(&file, _)| file)
+            .collect();
+        for file in affected {
+            if let Some(open) = self.open.get_mut(&file) {
+                open.renamed = true;
+                continue;
+            }
+            match self.open_again(file) {
+                Ok(open) => open.renamed = true,
+                // Not found from now on, where another file might be.
+                Err(_) => drop(self.remove(file)),
+            }
+        }
     }
 
     /// Makes `opened` known as `file`.
@@ -91,20 +125,75 @@ impl FileTable {
     ///
     /// If `file` is already known: numbers are never reused.
     pub(crate) fn insert(&mut self, file: FileId, opened: LogFile) {
-        let before = self.files.insert(file, Arc::new(opened));
+        let before = self.paths.insert(file, Arc::clone(opened.shared_path()));
         assert!(before.is_none(), "{file:?} was opened twice");
+        self.uses += 1;
+        self.close_excess(1);
+        self.add_open(file, opened);
     }
 
-    /// Forgets `file` and hands over the table's own reference.
-    pub(crate) fn remove(&mut self, file: FileId) -> Option<Arc<LogFile>> {
-        self.files.remove(&file)
+    /// Forgets `file`, and hands over the table's own reference if it is open.
+    pub(crate) fn remove(&mut self, file: FileId) -> io::Result<Option<Arc<LogFile>>> {
+        self.paths.remove(&file).ok_or_else(|| not_open(file))?;
+        Ok(self.open.remove(&file).map(|open| open.file))
     }
 
-    fn known(&self, file: FileId) -> io::Result<&LogFile> {
-        self.files
-            .get(&file)
-            .map(Arc::as_ref)
-            .ok_or_else(|| not_open(file))
+    /// Something is over that may have kept a file open.
+    pub(crate) fn handle_finished(&mut self) {
+        self.uses += 1;
+        self.close_excess(0);
+    }
+
+    /// The process has no descriptor left: closes half of the files that may be; returns how many.
+    pub(crate) fn make_room(&mut self) -> usize {
+        self.close_down_to(self.open.len() / 2)
+    }
+
+    fn open_again(&mut self, file: FileId) -> io::Result<&mut OpenFile> {
+        let path = self.paths.get(&file).ok_or_else(|| not_open(file))?;
+        let path = Arc::clone(path);
+        let opened = self.with_room(|| open_existing(&path))?;
+        Ok(self.add_open(file, LogFile::new(opened, path)))
+    }
+
+    fn add_open(&mut self, file: FileId, opened: LogFile) -> &mut OpenFile {
+        let open = OpenFile {
+            file: Arc::new(opened),
+            used: self.uses,
+            renamed: false,
+        };
+        self.open.entry(file).or_insert(open)
+    }
+
+    /// Closes some files where more are open, or will be with those `to_come`, than should be.
+    fn close_excess(&mut self, to_come: usize) {
+        if self.open.len() + to_come > self.open_max && self.uses >= self.close_at {
+            let spare = (self.open_max / 8).max(to_come);
+            self.close_down_to(self.open_max.saturating_sub(spare));
+        }
+    }
+
+    /// Opens a file, once more where the first try finds no descriptor and some can be freed.
+    fn with_room<T>(&mut self, open: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        match open() {
+            Err(error) if is_out_of_descriptors(&error) && self.make_room() > 0 => open(),
+            opened => opened,
+        }
+    }
+
+    /// Closes the files used least recently until `wanted` are open, as far as they may be closed. Looks at all that are
+    /// open, so it is not done again before an eighth as many uses.
+    fn close_down_to(&mut self, wanted: usize) -> usize {
+        let may_close = |open: &OpenFile| !open.renamed && open.file.is_synced();
+        let closable = self.open.iter().filter(|(_, open)| may_close(open));
+        let mut closable: Vec<(u64, FileId)> = closable.map(|(&file, open)| (open.used, file)).collect();
+        closable.sort_unstable();
+        closable.truncate(self.open.len().saturating_sub(wanted));
+        for (_, file) in &closable {
+            self.open.remove(file);
+        }
+        self.close_at = self.uses + (self.open.len() / 8) as u64;
+        closable.len()
     }
 }
 
@@ -150,33 +239,46 @@ impl Storage for FileTable {
     }
 
     fn open(&mut self, file: FileId, path: &Path, mode: OpenMode) -> io::Result<u64> {
-        let opened = match mode {
-            OpenMode::Existing => open_existing(path)?,
-            OpenMode::CreateNew => create_new(path)?,
-        };
+        let opened = self.with_room(|| match mode {
+            OpenMode::Existing => open_existing(path),
+            OpenMode::CreateNew => create_new(path),
+        })?;
         let len_bytes = opened.metadata()?.len();
         self.insert(file, LogFile::new(opened, path.to_path_buf()));
         Ok(len_bytes)
     }
 
     fn read_at(&mut self, file: FileId, position: u64, buf: &mut [u8]) -> io::Result<usize> {
-        read_at_most(self.known(file)?.file(), position, buf)
+        read_at_most(self.file(file)?.file(), position, buf)
     }
 
     fn write_at(&mut self, file: FileId, position: u64, bytes: &[u8]) -> io::Result<()> {
-        self.known(file)?.file().write_all_at(bytes, position)
+        let file = self.file(file)?;
+        file.begin_write();
+        let written = file.file().write_all_at(bytes, position);
+        file.end_write();
+        written
     }
 
     fn set_len(&mut self, file: FileId, len_bytes: u64) -> io::Result<()> {
-        self.known(file)?.file().set_len(len_bytes)
+        let file = self.file(file)?;
+        file.begin_write();
+        let cut = file.file().set_len(len_bytes);
+        file.end_write();
+        cut
     }
 
     fn sync(&mut self, file: FileId) -> io::Result<()> {
-        self.known(file)?.file().sync_all()
+        let file = self.file(file)?;
+        let covered = file.writes_over();
+        file.file().sync_all()?;
+        file.note_synced(covered);
+        Ok(())
     }
 
     fn close(&mut self, file: FileId) {
-        self.files.remove(&file);
+        // The reference, where there is one, goes with it.
+        drop(self.remove(file));
     }
 
     fn read_file(&mut self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {

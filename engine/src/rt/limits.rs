@@ -4,6 +4,11 @@
 
 use std::io;
 
+/// A limit that is not known is taken for the usual one.
+const FD_LIMIT_UNKNOWN: u64 = 1024;
+/// Each costs about a kilobyte in the kernel; opening one again costs some microseconds.
+const OPEN_FILES_MAX: usize = 64 * 1024;
+
 /// The limit on open descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FdLimit {
@@ -25,8 +30,8 @@ pub fn fd_limit() -> io::Result<FdLimit> {
     })
 }
 
-/// Raises the limit on open descriptors as far as the process may, and returns it. Every open
-/// segment and every connection takes one.
+/// Raises the limit on open descriptors as far as the process may, and returns it. Every connection
+/// takes one, and so does every segment in use; see [`open_files_max`].
 ///
 /// # Errors
 ///
@@ -41,6 +46,14 @@ pub fn raise_fd_limit() -> io::Result<u64> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// How many files of logs the process should keep open at most: half of what it may open now. The rest is for connections,
+/// for the program around the engine, and for files that may not be closed.
+#[must_use]
+pub fn open_files_max() -> usize {
+    let soft = fd_limit().map_or(FD_LIMIT_UNKNOWN, |limit| limit.soft);
+    usize::try_from(soft / 2).map_or(OPEN_FILES_MAX, |half| half.min(OPEN_FILES_MAX))
 }
 
 /// Says why setting up a ring failed and what helps, keeping the kind of the error.

@@ -7,6 +7,7 @@
 pub mod counters;
 pub mod file_table;
 pub mod limits;
+pub mod log_file;
 pub mod mailbox;
 pub mod residency;
 pub mod sendfile;
@@ -20,7 +21,8 @@ mod shard_io;
 mod zeros;
 
 pub use counters::{Counter, Counters};
-pub use file_table::{FileTable, LogFile};
+pub use file_table::FileTable;
+pub use log_file::LogFile;
 pub use sendfile::{FileRange, send_file};
 pub use shard::{
     BackendChoice, BackendKind, ShardConfig, ShardContext, ShardHandle, ShardStartError, spawn_shard,

@@ -17,8 +17,9 @@ use io_uring::{opcode, squeue, types};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::file_table::{
-    LogFile, create_new, open_existing, put_file, read_at_most, remove_existing, rename_existing,
+    create_new, open_existing, put_file, read_at_most, remove_existing, rename_existing,
 };
+use super::log_file::LogFile;
 use super::zeros;
 use crate::io::{FileId, IoError, IoOutput, IoToken};
 use crate::types::LogId;
@@ -118,13 +119,19 @@ impl HotRequest {
                     position += buffer.len() as u64;
                     Ok(())
                 });
+                self.file.end_write();
                 (result.map(|()| IoOutput::Done), What::Write(at))
             }
             HotWork::Zero { position, len_bytes } => {
                 let result = zeros::write_blocking(file, position, len_bytes);
+                self.file.end_write();
                 (result.map(|()| IoOutput::Done), What::Zero(position))
             }
-            HotWork::Sync => (file.sync_data().map(|()| IoOutput::Done), What::Sync),
+            HotWork::Sync => {
+                let covered = self.file.writes_over();
+                let result = file.sync_data().map(|()| self.file.note_synced(covered));
+                (result.map(|()| IoOutput::Done), What::Sync)
+            }
             HotWork::Read { position, len_bytes } => {
                 let mut buffer = vec![0; len_bytes as usize];
                 let result = read_at_most(file, position, &mut buffer).map(|count| {
@@ -185,8 +192,10 @@ impl ColdRequest {
 
 /// Cuts or extends `file`; durable on return.
 pub(crate) fn set_len(file: &LogFile, len_bytes: u64) -> Result<(), IoError> {
+    let covered = file.writes_over();
     let cut = file.file().set_len(len_bytes);
-    cut.and_then(|()| file.file().sync_data()).map_err(|source| {
+    let synced = cut.and_then(|()| file.file().sync_data());
+    synced.map(|()| file.note_synced(covered)).map_err(|source| {
         let path = file.path().display();
         IoError::new(format!("cut {path} to {len_bytes}"), source)
     })
@@ -237,7 +246,10 @@ enum OpKind {
         /// Point to what is never written nor freed.
         iovecs: Vec<libc::iovec>,
     },
-    Sync,
+    Sync {
+        /// Writes of the file that were over before.
+        covered: u64,
+    },
     Read {
         position: u64,
         len_bytes: usize,
@@ -275,7 +287,9 @@ impl Op {
                 direct: None,
                 iovecs: Vec::new(),
             },
-            HotWork::Sync => OpKind::Sync,
+            HotWork::Sync => OpKind::Sync {
+                covered: request.file.writes_over(),
+            },
             HotWork::Read { position, len_bytes } => OpKind::Read {
                 position,
                 len_bytes: len_bytes as usize,
@@ -337,7 +351,7 @@ impl Op {
                     .offset(*position)
                     .build()
             }
-            OpKind::Sync => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+            OpKind::Sync { .. } => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
             OpKind::Read {
                 position,
                 len_bytes,
@@ -358,7 +372,7 @@ impl Op {
         match &self.kind {
             OpKind::Write { buffers, .. } => buffers.is_empty(),
             OpKind::Zero { left_bytes, .. } => *left_bytes == 0,
-            OpKind::Sync => false,
+            OpKind::Sync { .. } => false,
             OpKind::Read {
                 len_bytes, buffer, ..
             } => buffer.len() == *len_bytes,
@@ -374,7 +388,7 @@ impl Op {
             return Progress::Done(Err(io::Error::from_raw_os_error(-result)));
         };
         match &mut self.kind {
-            OpKind::Sync => return Progress::Done(Ok(())),
+            OpKind::Sync { .. } => return Progress::Done(Ok(())),
             OpKind::Zero { direct, .. } if direct.is_none() => match zeros::open_direct(self.file.file()) {
                 Ok(opened) => *direct = Some(opened),
                 Err(error) => return Progress::Done(Err(error)),
@@ -416,6 +430,11 @@ impl Op {
 
     /// Gives the outcome to whom it belongs. The kernel must be done with the operation.
     pub(crate) fn finish(self, outcome: io::Result<()>) -> Finished {
+        match &self.kind {
+            OpKind::Write { .. } | OpKind::Zero { .. } => self.file.end_write(),
+            OpKind::Sync { covered } if outcome.is_ok() => self.file.note_synced(*covered),
+            OpKind::Sync { .. } | OpKind::Read { .. } => {}
+        }
         let result = match (outcome, self.kind) {
             (Ok(()), OpKind::Read { buffer, .. }) => Ok(IoOutput::Read(Bytes::from(buffer))),
             (Ok(()), _) => Ok(IoOutput::Done),
@@ -423,7 +442,7 @@ impl Op {
                 let what = match kind {
                     OpKind::Write { position, .. } => What::Write(position),
                     OpKind::Zero { position, .. } => What::Zero(position),
-                    OpKind::Sync => What::Sync,
+                    OpKind::Sync { .. } => What::Sync,
                     OpKind::Read { position, .. } => What::Read(position),
                 };
                 Err(what.error(&self.file, source))

@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 
 use bytes::BytesMut;
 
-use super::file_table::LogFile;
+use super::log_file::LogFile;
 use super::sendfile::FileRange;
 use super::shard_io::ShardIo;
 use crate::io::IoError;

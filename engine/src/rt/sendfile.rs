@@ -11,7 +11,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use super::counters::Counters;
-use super::file_table::LogFile;
+use super::log_file::LogFile;
 
 /// The most one system call moves: a fast reader must not keep the shard for longer.
 const CHUNK_BYTES: usize = 256 * 1024;

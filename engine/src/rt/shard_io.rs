@@ -23,10 +23,11 @@ use tokio::task::spawn_local;
 use super::blocking::{Helper, Job};
 use super::cold;
 use super::counters::Counters;
-use super::file_table::{FileTable, LogFile, not_open};
+use super::file_table::FileTable;
+use super::log_file::LogFile;
 use super::op::{ColdRequest, ColdWork, Finished, HotRequest, HotWork, Reply};
 use super::ring::Ring;
-use crate::io::{FileId, IoCompletion, IoError, IoOp, IoOutput, IoRequest};
+use crate::io::{FileId, IoCompletion, IoError, IoOp, IoOutput, IoRequest, is_out_of_descriptors};
 
 /// Reads by callers under way at once per shard; further ones wait their turn.
 const CALLER_READS_MAX: usize = 128;
@@ -131,10 +132,10 @@ impl ShardIo {
                     self.start_hot(file, HotWork::Zero { position, len_bytes }, reply);
                 }
                 IoOp::SetLen { file, len_bytes } => {
-                    let known = self.inner.files.borrow().file(file);
+                    let known = self.inner.files.borrow_mut().file(file);
                     match known {
-                        Some(file) => self.start_cold(ColdWork::SetLen { file, len_bytes }, reply),
-                        None => self.refuse(file, "cut", reply),
+                        Ok(file) => self.start_cold(ColdWork::SetLen { file, len_bytes }, reply),
+                        Err(error) => self.refuse("cut", reply, error),
                     }
                 }
                 IoOp::Sync { file } => self.start_hot(file, HotWork::Sync, reply),
@@ -148,13 +149,18 @@ impl ShardIo {
                 IoOp::Create { file, path } => self.start_cold(ColdWork::Create { file, path }, reply),
                 IoOp::Open { file, path } => self.start_cold(ColdWork::Open { file, path }, reply),
                 IoOp::Put { path, bytes } => self.start_cold(ColdWork::Put { path, bytes }, reply),
-                IoOp::Rename { renames } => self.start_cold(ColdWork::Rename { renames }, reply),
+                IoOp::Rename { renames } => {
+                    let files = &self.inner.files;
+                    files.borrow_mut().keep_renamed(request.log, &renames);
+                    self.start_cold(ColdWork::Rename { renames }, reply);
+                }
                 IoOp::Remove { paths } => self.start_cold(ColdWork::Remove { paths }, reply),
                 IoOp::Close { file } => {
                     let removed = self.inner.files.borrow_mut().remove(file);
                     match removed {
-                        Some(file) => self.start_cold(ColdWork::Close { file }, reply),
-                        None => self.refuse(file, "close", reply),
+                        Ok(Some(file)) => self.start_cold(ColdWork::Close { file }, reply),
+                        Ok(None) => self.answer(reply, Ok(IoOutput::Done)),
+                        Err(error) => self.refuse("close", reply, error),
                     }
                 }
             }
@@ -227,17 +233,26 @@ impl ShardIo {
     }
 
     fn start_hot(&self, file: FileId, work: HotWork, reply: Reply) {
-        let known = self.inner.files.borrow().file(file);
+        if matches!(work, HotWork::Sync) && self.inner.files.borrow().is_closed(file) {
+            self.answer(reply, Ok(IoOutput::Done));
+            return;
+        }
+        let known = self.inner.files.borrow_mut().file(file);
         match known {
-            Some(file) => self.start_request(HotRequest { file, work, reply }),
-            None => {
+            Ok(file) => {
+                if matches!(work, HotWork::Write { .. } | HotWork::Zero { .. }) {
+                    file.begin_write();
+                }
+                self.start_request(HotRequest { file, work, reply });
+            }
+            Err(error) => {
                 let operation = match work {
                     HotWork::Write { .. } => "write",
                     HotWork::Zero { .. } => "write zeros",
                     HotWork::Sync => "fdatasync",
                     HotWork::Read { .. } => "read",
                 };
-                self.refuse(file, operation, reply);
+                self.refuse(operation, reply, error);
             }
         }
     }
@@ -263,8 +278,11 @@ impl ShardIo {
         }
     }
 
-    fn refuse(&self, file: FileId, operation: &str, reply: Reply) {
-        let result = Err(IoError::new(operation, not_open(file)));
+    fn refuse(&self, operation: &str, reply: Reply, error: io::Error) {
+        self.answer(reply, Err(IoError::new(operation, error)));
+    }
+
+    fn answer(&self, reply: Reply, result: Result<IoOutput, IoError>) {
         self.finish(Finished {
             reply,
             result,
@@ -293,8 +311,18 @@ impl ShardIo {
     }
 
     fn finish(&self, finished: Finished) {
-        if let Some((file, opened)) = finished.opened {
-            self.inner.files.borrow_mut().insert(file, opened);
+        {
+            let mut files = self.inner.files.borrow_mut();
+            files.handle_finished();
+            if let Some((file, opened)) = finished.opened {
+                files.insert(file, opened);
+            }
+            // Whoever tries again should find some.
+            if let Err(error) = &finished.result
+                && is_out_of_descriptors(&error.source)
+            {
+                files.make_room();
+            }
         }
         match finished.reply {
             Reply::Log { log, token } => {

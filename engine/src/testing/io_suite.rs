@@ -47,6 +47,7 @@ macro_rules! io_suite {
             puts_of_one_file_at_once_leave_one_of_them
             renames_happen_in_order_for_what_exists
             rename_keeps_open_files_as_they_are
+            each_of_many_files_stays_itself_whatever_its_name_becomes
             failed_rename_names_both_files
             remove_deletes_what_exists
             close_keeps_reads_under_way_alive
@@ -425,6 +426,24 @@ pub async fn rename_keeps_open_files_as_they_are(device: &mut impl Device, dir: 
     assert_eq!(renamed, b"kept and more");
 }
 
+pub async fn each_of_many_files_stays_itself_whatever_its_name_becomes(device: &mut impl Device, dir: &Path) {
+    let mut files = Vec::new();
+    for number in 0..10_u8 {
+        let file = created(device, dir, u32::from(number)).await;
+        done(device, write(file, 0, &[&[number; 8]])).await;
+        done(device, IoOp::Sync { file }).await;
+        files.push((file, number));
+    }
+    done(
+        device,
+        rename(dir, &[("0.log", "0.log.deleted"), ("1.log", "0.log")]),
+    )
+    .await;
+    for &(file, number) in files.iter().chain(files.iter().rev()) {
+        assert_eq!(bytes(device, read(file, 0, 100)).await, vec![number; 8]);
+    }
+}
+
 pub async fn failed_rename_names_both_files(device: &mut impl Device, dir: &Path) {
     let (file, in_the_way) = (dir.join("a"), dir.join("b"));
     device.storage(|storage| {
@@ -438,7 +457,7 @@ pub async fn failed_rename_names_both_files(device: &mut impl Device, dir: &Path
 }
 
 pub async fn remove_deletes_what_exists(device: &mut impl Device, dir: &Path) {
-    let file = created(device, dir, 0).await;
+    created(device, dir, 0).await;
     created(device, dir, 1).await;
     let paths = ["never.log", "0.log"].map(|name| dir.join(name));
     done(
@@ -451,9 +470,6 @@ pub async fn remove_deletes_what_exists(device: &mut impl Device, dir: &Path) {
     let entries = device.storage(|storage| storage.list(dir)).unwrap();
     assert_eq!(entries.len(), 1);
     assert_eq!(entries[0].name, "1.log");
-    // A removed file lives on for those who have it open.
-    done(device, write(file, 0, &[b"alive"])).await;
-    assert_eq!(bytes(device, read(file, 0, 5)).await, "alive");
 }
 
 pub async fn close_keeps_reads_under_way_alive(device: &mut impl Device, dir: &Path) {

@@ -3,6 +3,7 @@
 //! Owns the little reading that takes: headers of at most a few kilobytes, from the page cache
 //! where they are there, by the ring where not. The records themselves are never read for a fetch.
 
+use std::io::ErrorKind;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -28,17 +29,21 @@ pub(super) fn answer_fetch(
     to: oneshot::Sender<Vec<FetchedResult>>,
 ) {
     let ready = |result: &FetchResult| match result {
-        Ok(Fetched { plan: Some(plan), .. }) => plan.is_located() && file(shard, plan.file).is_some(),
-        Ok(Fetched { plan: None, .. }) | Err(_) => true,
+        Ok(Fetched { plan: Some(plan), .. }) if plan.is_located() => {
+            file(shard, plan.file).ok().flatten().map(Some)
+        }
+        Ok(Fetched { plan: Some(_), .. }) => None,
+        Ok(Fetched { plan: None, .. }) | Err(_) => Some(None),
     };
-    if results.iter().all(ready) {
-        let answer = |fetched: Fetched| {
+    if let Some(files) = results.iter().map(ready).collect::<Option<Vec<_>>>() {
+        let answer = |(result, file): (FetchResult, Option<_>)| {
+            let fetched = result?;
             let available_bytes = available_bytes(&fetched);
-            let range = fetched.plan.as_ref();
-            let range = range.and_then(|plan| Some(range_of(plan, file(shard, plan.file)?)));
-            fetched_range(fetched, range, available_bytes)
+            let planned = fetched.plan.as_ref().zip(file);
+            let range = planned.map(|(plan, file)| range_of(plan, file));
+            Ok(fetched_range(fetched, range, available_bytes))
         };
-        let _ = to.send(results.into_iter().map(|result| result.map(answer)).collect());
+        let _ = to.send(results.into_iter().zip(files).map(answer).collect());
         return;
     }
     let shard = shard.clone();
@@ -80,9 +85,13 @@ fn fetched_range(fetched: Fetched, range: Option<FetchRange>, available_bytes: u
     }
 }
 
-/// The file of a segment, unless the segment has been removed since it was planned for.
-fn file(shard: &Shard, file: FileId) -> Option<Arc<LogFile>> {
-    shard.io.files().borrow().file(file)
+/// The file of a segment; `None` if the segment has been removed since it was planned for.
+fn file(shard: &Shard, file: FileId) -> Result<Option<Arc<LogFile>>, FetchError> {
+    match shard.io.files().borrow_mut().file(file) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(FetchError::Storage(error.to_string())),
+    }
 }
 
 /// Plans once more for a fetch, from `offset` on.
@@ -110,7 +119,7 @@ async fn locate(shard: &Rc<Shard>, mut fetched: Fetched) -> FetchedResult {
         let Some(plan) = &mut fetched.plan else {
             return Ok(fetched_range(fetched, None, available_bytes));
         };
-        let Some(file) = file(shard, plan.file) else {
+        let Some(file) = file(shard, plan.file)? else {
             // The offset is below the log start now, which the reader is told, or it is elsewhere.
             (segments, restarted) = (segments + 1, false);
             let offset = fetched.request.offset;
@@ -198,7 +207,7 @@ pub(super) async fn find_offset(
             Ok::<_, FetchError>((plan, partition.high_watermark()))
         })?;
         let Some(mut plan) = plan else { return Ok(None) };
-        let Some(file) = file(shard, plan.file) else {
+        let Some(file) = file(shard, plan.file)? else {
             // The segment has just been removed: look again from the new log start.
             continue;
         };

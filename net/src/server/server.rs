@@ -217,6 +217,11 @@ impl ShardPlan {
                 },
             };
             let main = self.shard_main(index, sockets, receiver);
+            let open_max = limits::open_files_max() / self.mailboxes.len();
+            let main = move |context: ShardContext| {
+                context.io.files().borrow_mut().set_open_max(open_max);
+                main(context)
+            };
             handles.push(spawn_shard(config, main)?);
         }
         Ok(handles)
