@@ -61,8 +61,9 @@
 //! "Perhaps" is never half: a batch is there whole or not at all, and never without those before it. Where the end of a log is lost,
 //! the offsets of what is lost are given to new records; an offset that was answered as `Flushed` is never given twice.
 //!
-//! When a sync happens that no call asks for is the log's [`FlushPolicy`](config::FlushPolicy): never (`Os`, the engine's default),
-//! after every write (`Group`), or in time (`Interval`). Whatever the policy, a segment is synced when it is full.
+//! When a sync happens that no call asks for is the log's [`FlushPolicy`](config::FlushPolicy): not by itself (`Os`, the engine's
+//! default), after every write (`Group`), or in time (`Interval`). Whatever the policy, a segment is synced when it is full, and what
+//! has been written is synced for the checkpoints.
 //!
 //! # What goes
 //!
@@ -83,8 +84,8 @@
 //!
 //! # Recovery
 //!
-//! After a clean close nothing is scanned. Otherwise each log is read from its recovery point on, which is recorded every
-//! [`checkpoint_interval`](EngineConfig::checkpoint_interval); what does not make sense at the end, such as a torn batch, is cut. Damage
+//! After a clean close nothing is scanned. Otherwise each log is read from its recovery point on, which lags by a
+//! [`checkpoint_interval`](EngineConfig::checkpoint_interval) at most; what does not make sense at the end, such as a torn batch, is cut. Damage
 //! *below* the recovery point is not a torn end but a disk that lost what it had promised: nothing is cut, that log does not open
 //! ([`engine::OpenLogError::Open`] names the file and the position), and the others do. Every read verifies the checksum of each
 //! batch.

@@ -1,4 +1,4 @@
-//! The thread beside the shards: records checkpoints in time, and removes what was deleted.
+//! The thread beside the shards: has logs flushed and records checkpoints in time, and removes what was deleted.
 //!
 //! Owns the data directory and what its checkpoint files are to say, which the shards put there. Blocks where the shards
 //! must not: it writes and syncs small files and unlinks large ones. Invariant: the numbers are written as they were at one
@@ -131,6 +131,8 @@ fn run(
     shards: &[Mailbox<ShardMessage>],
     requests: &Receiver<CheckpointRequest>,
 ) {
+    // What is flushed for one is recorded by the next.
+    let interval = interval / 2;
     let mut due = Instant::now() + interval;
     loop {
         let first = match requests.recv_timeout(due.saturating_duration_since(Instant::now())) {

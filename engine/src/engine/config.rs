@@ -28,8 +28,8 @@ pub struct EngineConfig {
     /// at most. The shards share them evenly. Segments used least recently are closed and opened again when they are read. More
     /// are open while they are read, or written and not flushed.
     pub open_files_max: usize,
-    /// How often it is recorded up to where logs are flushed, so that a start after a crash scans no more than what came
-    /// since: 1 ms or more, default one minute.
+    /// A start after a crash verifies each log from the segment on that it had come to so long before: 1 ms or more, default one
+    /// minute. Twice in that time what no call has flushed is flushed, and up to where logs are flushed is recorded.
     pub checkpoint_interval: Duration,
     /// How often old segments are looked for (`log.retention.check.interval.ms`): 1 ms or more, default 5 minutes. The first
     /// look comes within 30 seconds.
@@ -40,7 +40,7 @@ pub struct EngineConfig {
     /// How long that thread sleeps when no log needs it (`log.cleaner.backoff.ms`): 1 ms or more, default 15 seconds.
     pub cleaner_backoff: Duration,
     /// For logs that are opened without settings of their own. Default: [`LogConfig::default`], except that nothing is
-    /// synced which no call asks to be ([`FlushPolicy::Os`]), and nothing removed for its age.
+    /// synced which neither a call nor a checkpoint asks to be ([`FlushPolicy::Os`]), and nothing removed for its age.
     pub log: LogConfig,
 }
 

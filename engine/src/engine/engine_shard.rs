@@ -145,10 +145,10 @@ impl EngineShard {
             ShardMessage::Log(message) => self.handle_log(message),
             ShardMessage::Open(open) => self.open(*open),
             ShardMessage::Publish(reply) => {
-                self.slots
-                    .borrow()
-                    .values()
-                    .for_each(|slot| self.put_checkpoint(slot));
+                for slot in self.slots.borrow_mut().values_mut() {
+                    self.put_checkpoint(slot);
+                    self.flush_for_checkpoint(slot);
+                }
                 let _ = reply.send(());
             }
             ShardMessage::Compaction(request) => self.handle_compaction(request),
@@ -220,6 +220,14 @@ impl EngineShard {
         });
         // Whoever asked waits.
         let _ = open.reply.send(answer);
+    }
+
+    /// Has flushed what the next checkpoint is to say is flushed.
+    fn flush_for_checkpoint(&self, slot: &mut LogSlot) {
+        if slot.log.flushed_offset() < slot.log.log_end_offset() {
+            slot.log.request_checkpoint_flush();
+            self.touched.borrow_mut().insert(slot.shared.id);
+        }
     }
 
     fn put_checkpoint(&self, slot: &LogSlot) {

@@ -164,6 +164,11 @@ impl Log {
         self.pipeline.zeros.handle_flush_wanted();
     }
 
+    /// As [`request_flush`](Self::request_flush), where nobody waits: the log is not made ready for more of them.
+    pub fn request_checkpoint_flush(&mut self) {
+        self.pipeline.want_flush(self.log_end_offset);
+    }
+
     /// Moves the first readable offset up to `offset`; lower ones change nothing. Segments that lie
     /// wholly below are removed, in this turn or, where they are not durable yet, in a later one.
     ///

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use ringlog_engine::config::LogConfig;
 use ringlog_engine::data_dir::DataDirError;
@@ -136,6 +137,23 @@ fn logs_are_found_again_by_name_and_foreign_directories_are_left_alone() {
         [(0, "orders-7".into())]
     );
     assert!(dir.path().join("photos").exists());
+}
+
+#[test]
+fn what_no_call_flushes_is_flushed_and_recorded_within_the_checkpoint_interval() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = EngineConfig {
+        checkpoint_interval: Duration::from_millis(20),
+        ..EngineConfig::default()
+    };
+    let engine = Engine::open(dir.path(), config).unwrap();
+    append(&engine.log("wal-0").unwrap(), "a", Durability::Written);
+    let path = dir.path().join("recovery-point-offset-checkpoint");
+    let started = Instant::now();
+    while !fs::read_to_string(&path).is_ok_and(|text| text.contains("wal 0 1\n")) {
+        assert!(started.elapsed() < Duration::from_secs(60), "it is not recorded");
+        std::thread::yield_now();
+    }
 }
 
 #[test]
