@@ -571,6 +571,30 @@ fn young_records_and_the_active_segment_are_not_cleaned() {
 }
 
 #[test]
+fn a_producers_last_flushed_batch_stays_until_a_later_one_is_flushed() {
+    let mut driver = LogDriver::new(config());
+    let of_producer = |sequence| {
+        let builder = RecordBatchBuilder::new();
+        builder.producer(ProducerId(7), ProducerEpoch(0), Sequence(sequence))
+    };
+    append(&mut driver, of_producer(0), &[("a", Some("1"))]);
+    put(&mut driver, "a", "2");
+    roll(&mut driver);
+    let later = build(of_producer(1), driver.now, &[("b", Some("1"))]);
+    driver
+        .log
+        .append_as_leader(later, driver.epoch, driver.now)
+        .unwrap();
+    // The power may take the later one now.
+    clean(&mut driver);
+    let first = driver.read_all(Offset(0), 1 << 20)[0];
+    assert_eq!(
+        (first.base_offset(), first.producer_id()),
+        (Offset(0), ProducerId(7))
+    );
+}
+
+#[test]
 fn nothing_above_the_last_stable_offset_is_cleaned() {
     let mut driver = worn();
     let bases: Vec<i64> = segment_bases(&driver.disk);

@@ -7,6 +7,8 @@
 //! carried out on the old file and one made after on the new. Never above the last stable offset, and
 //! never in the active segment. Knows no threads and no clock. Tested in `tests/log_compaction.rs`.
 
+use std::collections::BTreeMap;
+
 use super::super::file_name::FileKind;
 use super::super::log::Log;
 use super::super::log_segment::{LogSegment, SegmentPhase};
@@ -128,7 +130,7 @@ impl Log {
     }
 
     /// Begins to clean what [`dirtiness`](Self::dirtiness) speaks of; none where a file of a segment is
-    /// just being written, or there is nothing to clean. The job before, if it has not come to its end,
+    /// just being written, a producer's batches are not flushed yet, or there is nothing to clean. The job before, if it has not come to its end,
     /// is stale from now on.
     pub fn begin_cleaning(&mut self, last_stable_offset: Offset, now: TimestampMs) -> Option<CleaningJob> {
         let delete_retention_ms = self.config.compaction.as_ref()?.delete_retention_ms;
@@ -146,13 +148,21 @@ impl Log {
         if end <= first_dirty_offset {
             return None;
         }
-        let last_of_producers = self.producers.iter().map(|(id, entry)| {
-            let last = match entry.batches.back() {
+        // A batch that a crash may take does not make up for the one before it.
+        let flushed = self.pipeline.flushed;
+        let mut last_of_producers = BTreeMap::new();
+        for (id, entry) in self.producers.iter() {
+            let last_flushed = entry.batches.iter().rfind(|batch| batch.last_offset < flushed);
+            let last = match last_flushed {
                 Some(batch) => LastOfProducer::Batch(batch.last_offset),
-                None => LastOfProducer::Marker(entry.epoch),
+                None if entry.batches.is_empty() => LastOfProducer::Marker(entry.epoch),
+                None => {
+                    self.pipeline.want_flush(self.log_end_offset);
+                    return None;
+                }
             };
-            (id, last)
-        });
+            last_of_producers.insert(id, last);
+        }
         let id = CleaningId(self.cleaning.last_id.0 + 1);
         self.cleaning.last_id = id;
         self.cleaning.current = Some(id);
@@ -162,7 +172,7 @@ impl Log {
             segments,
             first_dirty_offset,
             aborted: self.aborted_transactions(Offset(0), end),
-            last_of_producers: last_of_producers.collect(),
+            last_of_producers,
             delete_retention_ms,
             segment_bytes: self.config.segment_bytes,
             index_interval_bytes: self.config.index_interval_bytes,
