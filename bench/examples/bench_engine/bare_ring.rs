@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use io_uring::{IoUring, opcode, squeue, types};
 
-use crate::case::{Case, Outcome};
+use super::case::{Case, Outcome};
 
 /// How the files are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@
 //! cargo run --release -p ringlog-bench --example bench_engine -- --dir DIR
 //! ```
 //!
-//! One program, one run, contestants interleaved, medians of the rounds. Owns the cases and the table.
+//! Other crates' logs are contestants in `bench/peers`. One program, one run, contestants interleaved, medians of the rounds. Owns the cases and the table.
 
 mod bare_ring;
-mod case;
+pub(crate) mod case;
 mod ringlog;
 mod std_file;
 
@@ -38,10 +38,11 @@ struct Args {
     read_gib: usize,
 }
 
-struct Contestant {
-    name: &'static str,
-    takes: fn(&Case) -> bool,
-    run: fn(&Case, &Path) -> Outcome,
+#[derive(Clone, Copy)]
+pub(crate) struct Contestant {
+    pub(crate) name: &'static str,
+    pub(crate) takes: fn(&Case) -> bool,
+    pub(crate) run: fn(&Case, &Path) -> Outcome,
 }
 
 const CONTESTANTS: &[Contestant] = &[
@@ -77,9 +78,15 @@ fn bare(case: &Case, files: Files, dir: &Path) -> Outcome {
 }
 
 fn main() {
+    run(&[]);
+}
+
+/// Measures the contestants of this program, and `more`.
+pub(crate) fn run(more: &[Contestant]) {
     let args = Args::parse();
     println!("| case | | MB/s | of the ring's | CPU-s/GB | p50 us | p99 us | p99.9 us |");
     println!("|---|---|---|---|---|---|---|---|");
+    let contestants = [CONTESTANTS, more].concat();
     for durable in [true, false] {
         for (writers, logs) in [(1, 1), (8, 1), (8, 8)] {
             for records in [1, 16, 64] {
@@ -93,7 +100,7 @@ fn main() {
                 };
                 let name = name(&case);
                 if name.starts_with(&args.only) {
-                    measure(&case, &name, &args);
+                    measure(&case, &name, &args, &contestants);
                 }
             }
         }
@@ -118,8 +125,8 @@ fn name(case: &Case) -> String {
     )
 }
 
-fn measure(case: &Case, name: &str, args: &Args) {
-    let contestants: Vec<_> = CONTESTANTS
+fn measure(case: &Case, name: &str, args: &Args, contestants: &[Contestant]) {
+    let contestants: Vec<_> = contestants
         .iter()
         .filter(|contestant| (contestant.takes)(case))
         .collect();

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use ringlog_engine::{Durability, Engine, EngineConfig, NewRecord};
 
-use crate::case::{Case, Outcome, RECORD_BYTES};
+use super::case::{Case, Outcome, RECORD_BYTES};
 
 pub(crate) fn run(case: &Case, dir: &Path) -> Outcome {
     let engine = Engine::open(dir, EngineConfig::default()).expect("a new directory opens");

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use crate::case::{Case, Outcome};
+use super::case::{Case, Outcome};
 
 pub(crate) fn run(case: &Case, dir: &Path) -> io::Result<Outcome> {
     let files = (0..case.logs)
