@@ -71,8 +71,10 @@ impl CompactionThread {
                             .push((dir, Arc::new(error))),
                         Some((_, PassOutcome::Stale | PassOutcome::NoSpace(_))) | None => {}
                     }
-                    // Woken when it is to stop.
-                    thread::park_timeout(backoff);
+                    // Woken when it is to stop, unless that has woken it while a shard was asked.
+                    if !stop.load(Ordering::Relaxed) {
+                        thread::park_timeout(backoff);
+                    }
                 }
             })?;
         Ok(Self {

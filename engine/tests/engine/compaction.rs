@@ -40,12 +40,23 @@ fn contents(log: &LogHandle) -> (usize, BTreeMap<String, String>) {
     (count, latest)
 }
 
-fn wait(engine: &Engine, wanted: impl Fn() -> bool) {
+fn wait(engine: &Engine, mut wanted: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(30);
     while !wanted() {
         assert!(Instant::now() < until, "{:?}", engine.metrics());
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Waits until no pass has ended for a good while.
+fn wait_until_clean(engine: &Engine) {
+    let passes = || engine.metrics().compactions;
+    let mut before = passes();
+    wait(engine, || {
+        std::thread::sleep(Duration::from_millis(300));
+        let now = passes();
+        std::mem::replace(&mut before, now) == now
+    });
 }
 
 #[test]
@@ -62,6 +73,7 @@ fn only_the_latest_record_of_each_key_stays_whoever_reads_meanwhile() {
     }
     // What is left besides is the active segment.
     wait(&engine, || contents(&log).0 < 20);
+    wait_until_clean(&engine);
     assert_eq!(contents(&log).1, wanted);
     assert!(engine.failed_compactions().is_empty());
     engine.close().unwrap();
@@ -84,8 +96,20 @@ fn only_the_latest_record_of_each_key_stays_whoever_reads_meanwhile() {
         whole.set_config(config().log).wait().unwrap();
         wait(&engine, || contents(&whole).0 < 10);
     }
-    wait(&engine, || engine.metrics().compactions >= 2);
+    wait_until_clean(&engine);
     assert_eq!(engine.metrics().compactions, 2);
+}
+
+#[test]
+fn a_close_does_not_wait_for_the_next_look_at_the_logs() {
+    let dir = tempfile::tempdir().unwrap();
+    for _ in 0..50 {
+        let rarely = EngineConfig {
+            cleaner_backoff: Duration::from_secs(24 * 3600),
+            ..config()
+        };
+        Engine::open(dir.path(), rarely).unwrap().close().unwrap();
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn wait_for_start(log: &LogHandle, wanted: impl Fn(Offset) -> bool) -> Offset {
     let until = Instant::now() + Duration::from_secs(30);
     while !wanted(log.offsets().log_start) {
         assert!(Instant::now() < until, "{:?}", log.offsets());
-        thread::yield_now();
+        thread::sleep(Duration::from_millis(2));
     }
     log.offsets().log_start
 }
