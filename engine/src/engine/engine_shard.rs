@@ -121,7 +121,9 @@ pub(super) async fn run(context: ShardContext, setup: EngineShardSetup) -> Vec<C
         shard.end_turn();
     }
     retention.abort();
-    shard.close()
+    let closed = shard.close();
+    mailbox.finish().await;
+    closed
 }
 
 /// What ends a shard's sleep.

@@ -104,6 +104,15 @@ impl<T> MailboxReceiver<T> {
     }
 }
 
+impl<T> MailboxReceiver<T> {
+    /// Refuses what is sent from now on, and drops what was sent before: whoever waits for an answer to it learns
+    /// that there is none. Dropping the receiver leaves a message behind that is being sent at this moment.
+    pub async fn finish(mut self) {
+        self.receiver.close();
+        while self.receiver.recv().await.is_some() {}
+    }
+}
+
 impl<T> fmt::Debug for MailboxReceiver<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MailboxReceiver")
@@ -168,6 +177,25 @@ mod tests {
             pin!(receivers[0].recv()).poll(&mut cx),
             Poll::Ready(Some(2))
         ));
+    }
+
+    #[test]
+    fn whoever_asks_while_the_shard_ends_learns_that_there_is_no_answer() {
+        for _ in 0..2000 {
+            let (mailboxes, mut receivers) = mailboxes::<std::sync::mpsc::Sender<()>>(1, 4);
+            let asks = std::thread::spawn({
+                let mailbox = mailboxes[0].clone();
+                move || {
+                    let (reply, answer) = std::sync::mpsc::channel();
+                    let sent = mailbox.try_send(reply).is_ok();
+                    (sent, answer.recv_timeout(std::time::Duration::from_secs(60)))
+                }
+            });
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(receivers.remove(0).finish());
+            let (_, answer) = asks.join().unwrap();
+            assert_eq!(answer, Err(std::sync::mpsc::RecvTimeoutError::Disconnected));
+        }
     }
 
     #[test]

@@ -481,6 +481,7 @@ pub(crate) async fn run(shard: Rc<Shard>, mut mailbox: MailboxReceiver<ShardRequ
     if let Some(reply) = stop {
         let _ = reply.send(shard.close());
     }
+    mailbox.finish().await;
 }
 
 async fn sleep_until(at: Option<Instant>) {
