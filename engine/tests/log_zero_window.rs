@@ -88,6 +88,18 @@ fn with_zeros(config: LogConfig) -> LogDriver {
     driver
 }
 
+/// Lets the zeros stay in flight until nothing else is; `each` looks at every turn.
+fn complete_all_but_zeros(driver: &mut LogDriver, each: impl Fn(&LogDriver)) {
+    for _ in 0..100 {
+        let Some(other) = kinds(driver).iter().position(|&kind| kind != OpKind::Zero) else {
+            break;
+        };
+        driver.complete(other);
+        driver.turn();
+        each(driver);
+    }
+}
+
 fn recovered(driver: LogDriver, recovery_point: i64) -> LogDriver {
     let config = driver.log.config().clone();
     let options = LogDriver::options(recovery_point, false);
@@ -330,14 +342,9 @@ fn zeros_in_flight_at_a_roll_are_waited_for_before_the_cut() {
     driver.append(1, 100_000).unwrap();
     let end = driver.log.log_end_offset();
     driver.turn();
-    for _ in 0..100 {
-        let Some(other) = kinds(&driver).iter().position(|&kind| kind != OpKind::Zero) else {
-            break;
-        };
-        driver.complete(other);
-        driver.turn();
-        assert!(!has(&driver, OpKind::SetLen) && !has(&driver, OpKind::Create));
-    }
+    complete_all_but_zeros(&mut driver, |driver| {
+        assert!(!has(driver, OpKind::SetLen) && !has(driver, OpKind::Create));
+    });
     assert_eq!(kinds(&driver), [OpKind::Zero]);
     assert!(!driver.log.is_idle());
     driver.settle();
@@ -354,13 +361,7 @@ fn zeros_in_flight_at_a_roll_are_waited_for_before_the_cut() {
 fn a_log_with_zeros_in_flight_is_neither_truncated_nor_closed() {
     let mut driver = fast(LogConfig::default());
     driver.turn();
-    for _ in 0..100 {
-        let Some(other) = kinds(&driver).iter().position(|&kind| kind != OpKind::Zero) else {
-            break;
-        };
-        driver.complete(other);
-        driver.turn();
-    }
+    complete_all_but_zeros(&mut driver, |_| ());
     assert_eq!(kinds(&driver), [OpKind::Zero]);
     let truncated = driver.log.truncate_to(Offset(2), &mut driver.disk);
     assert!(matches!(truncated, Err(TruncateError::Busy)));
