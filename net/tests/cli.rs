@@ -136,7 +136,7 @@ fn help_says_what_is_taken_where_nothing_is_given() {
             "produce",
             "A line in which it does not stand is a value without a key",
         ),
-        ("serve", "a PORT on every address of this machine"),
+        ("serve", "a PORT on every IPv4 address of this machine"),
     ] {
         let help = stdout(&ringlog(&[command, "--help"]));
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -283,13 +283,13 @@ Examples:
   ringlog serve --data /var/lib/ringlog --listen 0.0.0.0:9092
   ringlog serve --config server.properties --set flush.policy=os
 
-Without flags: data in ./ringlog-data, every address of this machine, port 9092, one shard for each core.
+Without flags: data in ./ringlog-data, every IPv4 address of this machine, port 9092, one shard for each core.
 The keys of --config and --set are in docs/configuration.md.")]
 pub(super) struct ServeArguments {
     /// The data directory (log.dirs), created if it is not there.
     #[arg(long, value_name = "DIR")]
     pub(super) data: Option<PathBuf>,
-    /// Where to listen (listeners): HOST:PORT, a PORT on every address of this machine, or
+    /// Where to listen (listeners): HOST:PORT, a PORT on every IPv4 address of this machine, or
     /// NAME://HOST:PORT separated by commas.
     #[arg(long, value_name = "ADDRESS", allow_negative_numbers = true)]
     pub(super) listen: Option<ListenArgument>,

@@ -25,7 +25,7 @@ impl FromStr for ListenArgument {
             Ok(Self(listeners))
         } else {
             Err(
-                "expected HOST:PORT, a PORT for every address of this machine, or NAME://HOST:PORT separated by \
+                "expected HOST:PORT, a PORT for every IPv4 address of this machine, or NAME://HOST:PORT separated by \
                  commas; a port is a number up to 65535",
             )
         }

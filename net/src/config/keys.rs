@@ -287,7 +287,7 @@ static KEYS: &[Key] = &[
     Key::broker("listener.security.protocol.map", KeyKind::List, "PLAINTEXT:PLAINTEXT",
         "NAME:PROTOCOL for each listener name. The only protocol so far is PLAINTEXT."),
     Key::broker("listeners", KeyKind::List, "PLAINTEXT://:9092",
-        "NAME://host:port of each address to listen on. An empty host, 0.0.0.0 or [::] is every address of this machine; port 0 is any free port."),
+        "NAME://host:port of each address to listen on. An empty host or 0.0.0.0 is every IPv4 address of this machine, [::] those of IPv6 as well; port 0 is any free port."),
     Key::broker("log.cleaner.backoff.ms", LONG, "15000",
         "How long compaction waits where no log needs it, before it looks again."),
     Key::broker("log.cleaner.dedupe.buffer.size", KeyKind::Long(1 << 20, i64::MAX), "134217728",
