@@ -1,109 +1,17 @@
 //! `ringlog repair` on data directories as a stopped broker left them, damaged since.
 
-use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
+mod broker_process;
 
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use broker_process::{Broker, ringlog};
 use serde_json::Value;
 
-fn ringlog() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ringlog"));
-    command.env_remove("RINGLOG_LOG");
-    command
-}
-
-/// A running broker with what it has logged; killed when dropped.
-struct Broker {
-    process: Child,
-    address: String,
-    logged: Vec<Value>,
-    logs: BufReader<ChildStderr>,
-}
-
-impl Broker {
-    fn start(data: &Path) -> Self {
-        let mut process = ringlog();
-        process.args([
-            "--log-format",
-            "json",
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--shards",
-            "1",
-        ]);
-        let mut process = process
-            .arg("--data")
-            .arg(data)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary runs");
-        let logs = BufReader::new(process.stderr.take().expect("piped"));
-        let mut broker = Self {
-            process,
-            address: String::new(),
-            logged: Vec::new(),
-            logs,
-        };
-        while broker.address.is_empty() {
-            let mut line = String::new();
-            let read = broker.logs.read_line(&mut line).expect("UTF-8");
-            assert!(read > 0, "the broker ended: {:?}", broker.logged);
-            let event: Value = serde_json::from_str(&line).expect("JSON");
-            if event["message"] == "serving" {
-                event["address"]
-                    .as_str()
-                    .expect("an address")
-                    .clone_into(&mut broker.address);
-            }
-            broker.logged.push(event);
-        }
-        broker
-    }
-
-    fn run(&self, arguments: &[&str], input: &str) -> String {
-        let mut process = ringlog()
-            .args(arguments)
-            .args(["--broker", &self.address])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary runs");
-        let mut stdin = process.stdin.take().expect("piped");
-        stdin.write_all(input.as_bytes()).expect("written");
-        drop(stdin);
-        let output = process.wait_with_output().expect("ended");
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        String::from_utf8(output.stdout).expect("UTF-8")
-    }
-
-    fn consume(&self, topic: &str) -> Vec<String> {
-        let shown = self.run(&["consume", topic, "--exit-at-end"], "");
-        shown.lines().map(str::to_owned).collect()
-    }
-
-    fn stop(mut self) {
-        let id = self.process.id().to_string();
-        let status = Command::new("kill")
-            .args(["-TERM", &id])
-            .status()
-            .expect("kill(1)");
-        assert!(status.success() && self.process.wait().expect("it is our child").success());
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+fn consume(broker: &Broker, topic: &str) -> Vec<String> {
+    let shown = broker.ok(&["consume", topic, "--exit-at-end"], "");
+    shown.lines().map(str::to_owned).collect()
 }
 
 fn repair(arguments: &[&str], dir: &Path) -> (Option<i32>, String, String) {
@@ -137,9 +45,9 @@ fn stopped() -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let broker = Broker::start(dir.path());
     for topic in ["damaged", "sound"] {
-        broker.run(&["topic", "create", topic, "--partitions", "1"], "");
+        broker.ok(&["topic", "create", topic, "--partitions", "1"], "");
         for number in 0..10 {
-            broker.run(&["produce", topic], &format!("record {number}\n"));
+            broker.ok(&["produce", topic], &format!("record {number}\n"));
         }
     }
     broker.stop();
@@ -183,7 +91,7 @@ fn a_log_damaged_below_its_recovery_point_is_refused_shown_mended_and_served() {
         remedy.contains("ringlog repair") && remedy.contains("damaged-0"),
         "{remedy}"
     );
-    assert_eq!(broker.consume("sound").len(), 10, "the others are served");
+    assert_eq!(consume(&broker, "sound").len(), 10, "the others are served");
     broker.stop();
 
     let before = contents(dir.path());
@@ -223,10 +131,10 @@ fn a_log_damaged_below_its_recovery_point_is_refused_shown_mended_and_served() {
     assert_eq!(code, Some(0), "{shown}");
     let broker = Broker::start(dir.path());
     let records: Vec<_> = (0..5).map(|number| format!("record {number}")).collect();
-    assert_eq!(broker.consume("damaged"), records);
-    broker.run(&["produce", "damaged"], "after\n");
+    assert_eq!(consume(&broker, "damaged"), records);
+    broker.ok(&["produce", "damaged"], "after\n");
     assert_eq!(
-        broker.consume("damaged").last().map(String::as_str),
+        consume(&broker, "damaged").last().map(String::as_str),
         Some("after")
     );
     broker.stop();
@@ -269,8 +177,8 @@ fn a_missing_segment_and_its_orphans_are_shown_and_mended() {
     let (code, shown, complaint) = repair(&["--apply"], dir.path());
     assert_eq!(code, Some(0), "{shown}{complaint}");
     let broker = Broker::start(dir.path());
-    assert!(broker.consume("damaged").is_empty());
-    assert_eq!(broker.consume("sound").len(), 10);
+    assert!(consume(&broker, "damaged").is_empty());
+    assert_eq!(consume(&broker, "sound").len(), 10);
     broker.stop();
 }
 
@@ -278,12 +186,12 @@ fn a_missing_segment_and_its_orphans_are_shown_and_mended() {
 fn a_topic_created_anew_after_a_deletion_inherits_nothing() {
     let dir = stopped();
     let broker = Broker::start(dir.path());
-    broker.run(&["topic", "delete", "damaged"], "");
-    broker.run(&["topic", "create", "damaged", "--partitions", "1"], "");
-    broker.run(&["produce", "damaged"], "new\n");
+    broker.ok(&["topic", "delete", "damaged"], "");
+    broker.ok(&["topic", "create", "damaged", "--partitions", "1"], "");
+    broker.ok(&["produce", "damaged"], "new\n");
     drop(broker);
     let broker = Broker::start(dir.path());
-    assert_eq!(broker.consume("damaged"), ["new"], "{:?}", broker.logged);
+    assert_eq!(consume(&broker, "damaged"), ["new"], "{:?}", broker.logged);
 }
 
 #[test]

@@ -1,142 +1,20 @@
 //! The commands against a broker started by the binary itself: what a first visitor does.
 
-use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
+mod broker_process;
 
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use broker_process::{Broker, ringlog};
 use serde_json::Value;
 use tempfile::TempDir;
 
-fn ringlog() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ringlog"));
-    command.env_remove("RINGLOG_LOG");
-    command
-}
-
-/// A running broker; its port is the one it says it listens on.
-struct Broker {
-    process: Child,
-    address: String,
-    /// What it logged before it served.
-    start: String,
-    /// Kept open, since a broker that cannot log would be another test.
-    logs: BufReader<ChildStderr>,
-}
-
-impl Broker {
-    fn start(data: &Path) -> Self {
-        Self::start_with(data, &[])
-    }
-
-    fn start_with(data: &Path, more: &[&str]) -> Self {
-        let mut process = ringlog();
-        process.args([
-            "--log-format",
-            "json",
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--shards",
-            "1",
-            "--data",
-        ]);
-        let mut process = process
-            .arg(data)
-            .args(more)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary runs");
-        let logs = BufReader::new(process.stderr.take().expect("piped"));
-        let mut broker = Self {
-            process,
-            address: String::new(),
-            start: String::new(),
-            logs,
-        };
-        broker.address = broker.await_address();
-        broker
-    }
-
-    /// Reads the logs until the broker says where it serves.
-    fn await_address(&mut self) -> String {
-        loop {
-            let mut line = String::new();
-            assert!(
-                self.logs.read_line(&mut line).expect("UTF-8") > 0,
-                "the broker ended: {}",
-                self.start
-            );
-            let event: Value = serde_json::from_str(&line).expect("JSON");
-            if event["message"] == "serving" {
-                return event["address"].as_str().expect("an address").to_owned();
-            }
-            self.start.push_str(&line);
-        }
-    }
-
-    fn run(&self, arguments: &[&str], input: &str) -> Output {
-        let mut process = ringlog()
-            .args(arguments)
-            .args(["--broker", &self.address])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary runs");
-        process
-            .stdin
-            .take()
-            .expect("piped")
-            .write_all(input.as_bytes())
-            .expect("written");
-        process.wait_with_output().expect("ended")
-    }
-
-    /// What the command prints, which must succeed.
-    fn ok(&self, arguments: &[&str], input: &str) -> String {
-        let output = self.run(arguments, input);
-        assert!(
-            output.status.success(),
-            "{arguments:?}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        String::from_utf8(output.stdout).expect("UTF-8")
-    }
-
-    /// What the command complains about, which must fail.
-    fn refused(&self, arguments: &[&str]) -> String {
-        let output = self.run(arguments, "");
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        String::from_utf8(output.stderr).expect("UTF-8")
-    }
-
-    /// Stops it, and gives the rest of what it logged.
-    fn stop(mut self) -> Vec<Value> {
-        let pid = self.process.id().to_string();
-        assert!(
-            Command::new("kill")
-                .arg(pid)
-                .status()
-                .expect("kill runs")
-                .success()
-        );
-        let mut logs = String::new();
-        self.logs.read_to_string(&mut logs).expect("UTF-8");
-        assert!(self.process.wait().expect("ended").success());
-        logs.lines()
-            .map(|line| serde_json::from_str(line).expect("JSON"))
-            .collect()
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        // After `stop` there is nothing left to kill, which is fine.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+/// What the command complains about, which must fail.
+fn refused(broker: &Broker, arguments: &[&str]) -> String {
+    let output = broker.run(arguments, "");
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+    String::from_utf8(output.stderr).expect("UTF-8")
 }
 
 fn data() -> TempDir {
@@ -164,11 +42,7 @@ fn a_topic_is_created_described_altered_and_deleted() {
         created.ends_with(" partitions=2 replication_factor=1\n"),
         "{created}"
     );
-    assert!(
-        broker
-            .refused(&["topic", "create", "orders"])
-            .contains("TOPIC_ALREADY_EXISTS")
-    );
+    assert!(refused(&broker, &["topic", "create", "orders"]).contains("TOPIC_ALREADY_EXISTS"));
     assert_eq!(
         broker.ok(&["topic", "create", "orders", "--if-not-exists"], ""),
         "topic orders exists already\n"
@@ -197,7 +71,7 @@ fn a_topic_is_created_described_altered_and_deleted() {
     assert_eq!(described["settings"].as_array().map(Vec::len), Some(1));
     assert_eq!(described["settings"][0]["key"], "flush.policy");
 
-    let complaint = broker.refused(&["topic", "alter", "orders", "--set", "flush.polcy=os"]);
+    let complaint = refused(&broker, &["topic", "alter", "orders", "--set", "flush.polcy=os"]);
     assert!(
         complaint.contains("did you mean \"flush.policy\"?"),
         "{complaint}"
@@ -222,7 +96,7 @@ fn a_topic_that_is_not_there_is_told_alike_by_every_command() {
         &["consume", "orders"],
     ] {
         assert_eq!(
-            broker.refused(arguments),
+            refused(&broker, arguments),
             "error: there is no topic orders; ringlog topic list names those there are, ringlog topic create \
              orders creates it\n",
             "{arguments:?}"
@@ -239,7 +113,7 @@ fn an_offset_that_no_partition_has_is_refused_with_those_that_are_valid() {
     for more in [&[][..], &["--exit-at-end"]] {
         let arguments = [&["consume", "t", "--from", "3"], more].concat();
         assert_eq!(
-            broker.refused(&arguments),
+            refused(&broker, &arguments),
             "error: t-0 cannot be read from offset 3, only from 0 to 2, which is the next record's\n"
         );
     }
@@ -285,7 +159,7 @@ fn a_partition_that_is_not_there_is_told_with_those_that_are() {
     let broker = Broker::start(data.path());
     broker.ok(&["topic", "create", "t", "--partitions", "2"], "");
     let said = "topic t has no partition 9, only 2 from 0 on";
-    let consume = broker.refused(&["consume", "t", "--partition", "9", "--exit-at-end"]);
+    let consume = refused(&broker, &["consume", "t", "--partition", "9", "--exit-at-end"]);
     assert!(consume.contains(said), "{consume}");
     let produce = broker.run(&["produce", "t", "--partition", "9"], "x\n");
     assert_eq!(produce.status.code(), Some(1));
@@ -425,7 +299,11 @@ fn zeros_that_a_crash_leaves_ahead_of_the_data_are_nothing_to_warn_of() {
     fs::write(&log, bytes).expect("written");
     drop(broker);
     let broker = Broker::start(data.path());
-    assert!(!broker.start.contains("WARN"), "{}", broker.start);
+    assert!(
+        broker.logged.iter().all(|event| event["level"] != "WARN"),
+        "{:?}",
+        broker.logged
+    );
     assert_eq!(
         broker.ok(&["consume", "t", "--exit-at-end"], ""),
         "first\nsecond\n"
