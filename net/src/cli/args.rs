@@ -293,7 +293,7 @@ pub(super) struct ServeArguments {
     /// NAME://HOST:PORT separated by commas.
     #[arg(long, value_name = "ADDRESS", allow_negative_numbers = true)]
     pub(super) listen: Option<ListenArgument>,
-    /// Threads that own partitions (shards); 0 for one on each core.
+    /// Threads that own partitions (shards); 0 for one on each core but one.
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..))]
     pub(super) shards: Option<u32>,
     /// A server.properties file, or a TOML file if it ends in .toml.

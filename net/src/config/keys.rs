@@ -350,7 +350,7 @@ static KEYS: &[Key] = &[
     Key::broker("queued.max.request.bytes", KeyKind::Long(1 << 20, i64::MAX), "268435456",
         "Memory for requests, shared by all connections; beyond it sockets are not read. At least socket.request.max.bytes. Kafka has no limit."),
     Key::broker("shards", KeyKind::Int(0, 1024), "0",
-        "Threads that own partitions and connections; 0 is one per core. ringlog's own key."),
+        "Threads that own partitions and connections; 0 is one per core, less one that is left to the kernel. ringlog's own key."),
     Key::broker("socket.request.max.bytes", COUNT, "104857600",
         "The largest request; a connection that announces a larger one is closed."),
     Key::topic("cleanup.policy", CLEANUP, &[from("log.cleanup.policy")],

@@ -177,7 +177,7 @@ impl ServerConfig {
             });
         }
         let shards = match size("shards") {
-            0 => thread::available_parallelism().map_or(1, usize::from),
+            0 => default_shards(thread::available_parallelism().map_or(1, usize::from)),
             shards => shards,
         };
         Ok(Self {
@@ -221,6 +221,12 @@ impl ServerConfig {
             dynamics,
         })
     }
+}
+
+/// One shard per core, but for one core: the kernel carries out writes in threads of its own, which need as much of the
+/// machine as the shards do, and a request that crosses between shards costs two more wake-ups.
+fn default_shards(cores: usize) -> usize {
+    cores.saturating_sub(1).max(1)
 }
 
 fn lookup<'a>(statics: &'a ConfigMap, dynamics: &'a ConfigMap, name: &str) -> Option<&'a str> {
@@ -311,6 +317,11 @@ fn collect_file(settings: Vec<Setting>, problems: &mut Vec<ConfigError>) -> Conf
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn one_core_is_left_to_the_kernel_where_there_are_two() {
+        assert_eq!([1, 2, 3, 64].map(default_shards), [1, 1, 2, 63]);
+    }
 
     fn load(name: &str, text: &str, flags: &[(&'static str, String)]) -> Result<ServerConfig, String> {
         let dir = tempfile::tempdir().expect("a directory");

@@ -97,11 +97,7 @@ async fn serve(config: ServerConfig) -> Result<(), ServeError> {
             "very few files may be open; raise the limit (ulimit -n)"
         );
     }
-    let shards = if config.shards == 0 {
-        cores()
-    } else {
-        config.shards
-    };
+    let shards = config.shards;
     let bound = config
         .listeners
         .iter()

@@ -103,7 +103,8 @@ broker_command() {
   case "${BROKER:-ringlog}" in
     ringlog)
       [ -x "$RINGLOG_BIN" ] || die "no $RINGLOG_BIN: run \`cargo build --release\` first, or set RINGLOG_BIN"
-      BROKER_COMMAND=("$RINGLOG_BIN" serve --data "$dir/data" --listen "127.0.0.1:$port")
+      # Two shards, so that requests cross between them on the smallest machine.
+      BROKER_COMMAND=("$RINGLOG_BIN" serve --data "$dir/data" --listen "127.0.0.1:$port" --shards 2)
       for setting in "$@"; do BROKER_COMMAND+=(--set "$setting"); done
       ;;
     kafka)
