@@ -87,7 +87,7 @@ fn wrong_usage_exits_with_2() {
     for arguments in [
         &["no-such-command"][..],
         &["dump"],
-        &["--log-level", "x=y=z", "dump", "f"],
+        &["topic", "list", "--broker", "http://localhost:9092"],
     ] {
         let output = ringlog(arguments);
         assert_eq!(
@@ -101,21 +101,54 @@ fn wrong_usage_exits_with_2() {
 }
 
 #[test]
+fn a_level_that_is_none_is_refused_with_those_there_are() {
+    let said = "expected error, warn, info, debug, trace, off, or a filter such as info,ringlog_net=debug";
+    for level in [
+        "bogus",
+        "warning",
+        "x=y=z",
+        "info,ringlog_net",
+        "ringlog_net=bogus",
+    ] {
+        let output = ringlog(&["--log-level", level, "dump", "f"]);
+        assert_eq!(output.status.code(), Some(2), "{level}");
+        assert_eq!(stderr(&output), format!("error: --log-level={level}: {said}\n"));
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringlog"));
+    let output = command.args(["dump", "f"]).env("RINGLOG_LOG", "verbose").output();
+    let complaint = stderr(&output.expect("the binary runs"));
+    assert!(
+        complaint.contains("RINGLOG_LOG=verbose: expected error"),
+        "{complaint}"
+    );
+    for level in ["WARN", "off", "", "info,ringlog_net=debug"] {
+        let output = ringlog(&["--log-level", level, "dump", "/no/such.log"]);
+        assert_eq!(output.status.code(), Some(1), "{level}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn a_number_out_of_range_is_refused_with_what_is_valid() {
+    let counts = "expected a number from 1 to 2147483647";
+    let numbers = "expected a number from 0 to 2147483647";
     for (arguments, valid) in [
-        (
-            &["topic", "create", "t", "--partitions", "-1"][..],
-            "-1 is not in 1..",
-        ),
+        (&["topic", "create", "t", "--partitions", "-1"][..], counts),
+        (&["topic", "create", "t", "--partitions=abc"], counts),
         (
             &["topic", "create", "t", "--replication-factor", "-1"],
-            "-1 is not in 1..",
+            "expected a number from 1 to 32767",
         ),
-        (&["topic", "alter", "t", "--partitions", "-1"], "-1 is not in 1.."),
-        (&["produce", "t", "--partition", "-1"], "-1 is not in 0.."),
-        (&["produce", "t", "--linger-ms", "-1"], "-1 is not in 0.."),
-        (&["consume", "t", "--partition", "-1"], "-1 is not in 0.."),
-        (&["consume", "t", "--count", "-1"], "-1 is not in 0.."),
+        (&["topic", "alter", "t", "--partitions", "2147483648"], counts),
+        (&["produce", "t", "--partition", "-1"], numbers),
+        (
+            &["produce", "t", "--linger-ms", "-1"],
+            "expected a number of 0 or more",
+        ),
+        (&["consume", "t", "--partition", ""], numbers),
+        (
+            &["consume", "t", "--count", "-1"],
+            "expected a number of 0 or more",
+        ),
         (&["consume", "t", "--from", "-1"], "an OFFSET from 0 on"),
     ] {
         let output = ringlog(arguments);
@@ -126,6 +159,29 @@ fn a_number_out_of_range_is_refused_with_what_is_valid() {
             "{arguments:?}: {complaint}"
         );
     }
+}
+
+#[test]
+fn flags_of_other_tools_are_answered_with_what_to_type() {
+    let no_flag = "a topic's name is given without a flag: foo";
+    for (arguments, said) in [
+        (&["topic", "create", "--topic", "foo"][..], no_flag),
+        (&["topic", "list", "--topic", "foo"], no_flag),
+        (&["produce", "--topic", "foo"], no_flag),
+        (&["consume", "--topic=foo"], no_flag),
+        (
+            &["consume", "t", "--group", "g"],
+            "consumer groups are not supported yet; consume reads all partitions, or one with --partition",
+        ),
+    ] {
+        let output = ringlog(arguments);
+        let complaint = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {complaint}");
+        assert!(complaint.contains(said), "{arguments:?}: {complaint}");
+        assert!(!complaint.contains("tip:"), "{complaint}");
+    }
+    let help = stdout(&ringlog(&["consume", "--help"]));
+    assert!(!help.contains("--group") && !help.contains("--topic"), "{help}");
 }
 
 #[test]
@@ -169,11 +225,15 @@ fn a_broker_that_cannot_be_reached_is_named() {
         let output = ringlog(&[command, &["--broker", &address]].concat());
         assert_eq!(output.status.code(), Some(1), "{command:?}");
         assert!(
-            stderr(&output).contains(&format!("cannot connect to {address}: ")),
+            stderr(&output).contains(&format!("cannot connect to {address}: Connection refused")),
             "{}",
             stderr(&output)
         );
+        let hint = "; ringlog serve starts a broker, --broker names another\n";
+        assert!(stderr(&output).ends_with(hint), "{}", stderr(&output));
     }
+    let output = ringlog(&["topic", "list", "--broker", "http://localhost:9092"]);
+    assert!(stderr(&output).contains("an address is HOST:PORT, without a scheme"));
 }
 
 #[test]
@@ -350,4 +410,29 @@ fn dump_of_what_is_no_log_file_says_so() {
         stderr(&output)
     );
     assert!(stderr(&dump(&[], Path::new("/dev/zero"))).contains("not a regular file"));
+}
+
+#[test]
+fn dump_of_a_directory_names_the_files_in_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let complaint = |dir: &Path| {
+        let output = dump(&[], dir);
+        assert_eq!(output.status.code(), Some(1));
+        stderr(&output)
+    };
+    let none = complaint(dir.path());
+    assert!(
+        none.contains(": a directory without a file that can be dumped: *.log"),
+        "{none}"
+    );
+    segment(dir.path(), &[]);
+    for name in ["leader-epoch-checkpoint", "partition.metadata"] {
+        fs::write(dir.path().join(name), "").expect("written");
+    }
+    let some = complaint(dir.path());
+    let files = "00000000000000000000.log, leader-epoch-checkpoint\n";
+    assert!(
+        some.contains(&format!(": a directory; name files in it: {files}")),
+        "{some}"
+    );
 }

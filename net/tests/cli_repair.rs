@@ -201,7 +201,10 @@ fn a_directory_in_use_or_without_logs_is_refused() {
     for path in [dir.path().to_owned(), dir.path().join("sound-0")] {
         let (code, _, complaint) = repair(&["--apply"], &path);
         assert_eq!(code, Some(1));
-        assert!(complaint.contains("is in use by another process"), "{complaint}");
+        assert!(
+            complaint.contains("is in use by another process; stop that broker first"),
+            "{complaint}"
+        );
     }
     broker.stop();
     let empty = tempfile::tempdir().expect("a temporary directory");

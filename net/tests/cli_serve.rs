@@ -3,8 +3,9 @@
 mod broker_process;
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::process::Stdio;
 
 use broker_process::{Broker, ringlog};
 use serde_json::Value;
@@ -87,21 +88,19 @@ fn a_topic_is_created_described_altered_and_deleted() {
 fn a_topic_that_is_not_there_is_told_alike_by_every_command() {
     let data = data();
     let broker = Broker::start_with(data.path(), &["--set", "auto.create.topics.enable=false"]);
+    let said = "error: there is no topic orders; ringlog topic list names those there are, ringlog topic create \
+                orders creates it\n";
     for arguments in [
         &["topic", "describe", "orders"][..],
         &["topic", "delete", "orders"],
         &["topic", "alter", "orders", "--set", "flush.policy=os"],
         &["topic", "alter", "orders", "--partitions", "3"],
-        &["produce", "orders"],
         &["consume", "orders"],
     ] {
-        assert_eq!(
-            refused(&broker, arguments),
-            "error: there is no topic orders; ringlog topic list names those there are, ringlog topic create \
-             orders creates it\n",
-            "{arguments:?}"
-        );
+        assert_eq!(refused(&broker, arguments), said, "{arguments:?}");
     }
+    let produce = broker.run(&["produce", "orders"], "x\n");
+    assert_eq!(String::from_utf8_lossy(&produce.stderr), said);
 }
 
 #[test]
@@ -121,6 +120,48 @@ fn an_offset_that_no_partition_has_is_refused_with_those_that_are_valid() {
         broker.ok(&["consume", "t", "--from", "2", "--exit-at-end"], ""),
         ""
     );
+}
+
+#[test]
+fn a_producer_says_how_much_it_sent_and_without_input_creates_no_topic() {
+    let data = data();
+    let broker = Broker::start(data.path());
+    for (input, said, topics) in [
+        ("", "sent 0 records to t\n", ""),
+        ("a\n", "sent 1 record to t\n", "t\n"),
+        ("a\nb", "sent 2 records to t\n", "t\n"),
+    ] {
+        let output = broker.run(&["produce", "t"], input);
+        assert_eq!(output.status.code(), Some(0));
+        assert_eq!(String::from_utf8_lossy(&output.stderr), said);
+        assert_eq!(broker.ok(&["topic", "list"], ""), topics);
+    }
+}
+
+#[test]
+fn a_broker_that_is_gone_is_named_while_it_is_tried_again() {
+    let data = data();
+    let broker = Broker::start(data.path());
+    let address = broker.address.clone();
+    broker.ok(&["produce", "t"], "first\n");
+    let mut consumer = ringlog()
+        .args(["consume", "t", "--broker", &address])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut line = String::new();
+    let mut records = BufReader::new(consumer.stdout.take().expect("piped"));
+    records.read_line(&mut line).expect("UTF-8");
+    assert_eq!(line, "first\n");
+    broker.stop();
+    line.clear();
+    let mut said = BufReader::new(consumer.stderr.take().expect("piped"));
+    said.read_line(&mut line).expect("UTF-8");
+    consumer.kill().expect("it still tries");
+    consumer.wait().expect("ended");
+    let expected = format!("trying again error=cannot connect to {address}: Connection refused");
+    assert!(line.contains(&expected), "{line}");
 }
 
 #[test]
@@ -158,7 +199,7 @@ fn a_partition_that_is_not_there_is_told_with_those_that_are() {
     let data = data();
     let broker = Broker::start(data.path());
     broker.ok(&["topic", "create", "t", "--partitions", "2"], "");
-    let said = "topic t has no partition 9, only 2 from 0 on";
+    let said = "topic t has no partition 9, only 0 to 1";
     let consume = refused(&broker, &["consume", "t", "--partition", "9", "--exit-at-end"]);
     assert!(consume.contains(said), "{consume}");
     let produce = broker.run(&["produce", "t", "--partition", "9"], "x\n");
@@ -263,7 +304,7 @@ fn serve_refuses_settings_it_does_not_understand() {
         ),
         (
             ["--set", "num.partitions=0"],
-            "--set: num.partitions=0: expected a number of 1 or more".to_owned(),
+            "--set: num.partitions=0: expected a number from 1 to 2147483647".to_owned(),
         ),
         (
             ["--listen", "nonsense"],
@@ -271,7 +312,15 @@ fn serve_refuses_settings_it_does_not_understand() {
         ),
         (
             ["--shards", "-1"],
-            "'-1' for '--shards <N>': -1 is not in 0..".to_owned(),
+            "'-1' for '--shards <N>': expected a number from 0 to 1024".to_owned(),
+        ),
+        (
+            ["--set", "log.segment.bytes=2147483648"],
+            "log.segment.bytes=2147483648: expected a number from 1048576 to 2147483647".to_owned(),
+        ),
+        (
+            ["--listen", "SASL_SSL://:9092"],
+            "listeners=SASL_SSL://:9092: there is no TLS and no SASL yet, only PLAINTEXT".to_owned(),
         ),
         (
             ["--config", "/no/such.toml"],

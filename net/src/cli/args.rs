@@ -1,5 +1,7 @@
 //! The grammar of the command line, and the help that explains it.
 
+use std::convert::Infallible;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -21,7 +23,7 @@ pub(super) struct Arguments {
         help_heading = LOGGING
     )]
     pub(super) log_format: LogFormat,
-    /// What is logged: error, warn, info, debug, trace, or a filter such as info,ringlog_net=debug.
+    /// What is logged: error, warn, info, debug, trace, off, or a filter such as info,ringlog_net=debug.
     /// Otherwise the variable RINGLOG_LOG says, else info.
     #[arg(long, global = true, value_name = "LEVEL", help_heading = LOGGING)]
     pub(super) log_level: Option<String>,
@@ -75,9 +77,21 @@ pub(super) struct BrokerArgument {
         long,
         global = true,
         value_name = "ADDRESS",
-        default_value = "127.0.0.1:9092"
+        default_value = "127.0.0.1:9092",
+        value_parser = broker_addresses
     )]
     pub(super) broker: String,
+}
+
+/// A flag of other tools, refused with what is to be typed here.
+#[derive(Args, Debug)]
+pub(super) struct TopicFlag {
+    #[arg(long = "topic", global = true, hide = true, value_name = "TOPIC", value_parser = no_topic_flag)]
+    _topic: Option<Infallible>,
+}
+
+fn no_topic_flag(topic: &str) -> Result<Infallible, String> {
+    Err(format!("a topic's name is given without a flag: {topic}"))
 }
 
 #[derive(Args, Debug)]
@@ -91,6 +105,8 @@ Examples:
 pub(super) struct TopicArguments {
     #[command(flatten)]
     pub(super) broker: BrokerArgument,
+    #[command(flatten)]
+    _topic_flag: TopicFlag,
     #[command(subcommand)]
     pub(super) command: TopicCommand,
 }
@@ -119,10 +135,10 @@ pub(super) struct CreateArguments {
     #[arg(value_name = "TOPIC")]
     pub(super) name: String,
     /// How many partitions; otherwise the broker's num.partitions.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<i32>(1..=i32::MAX.into()))]
     pub(super) partitions: Option<i32>,
     /// How many replicas of each; otherwise the broker's default.replication.factor.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i16).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<i16>(1..=i16::MAX.into()))]
     pub(super) replication_factor: Option<i16>,
     /// A setting of the topic. May be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = assignment)]
@@ -158,7 +174,7 @@ pub(super) struct AlterArguments {
     #[arg(long, value_name = "KEY", group = "change")]
     pub(super) unset: Vec<String>,
     /// How many partitions it shall have, more than now.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(1..), group = "change")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<i32>(1..=i32::MAX.into()), group = "change")]
     pub(super) partitions: Option<i32>,
 }
 
@@ -170,11 +186,13 @@ Examples:
 
 Each line is a record, all of it but the line feed at its end: a carriage return before that belongs
 to the record. What was not acknowledged is sent again, and is stored once and in order
-with --acks all. The command ends when all is acknowledged.")]
+with --acks all. The command ends when all is acknowledged, and says on stderr how many records that were.")]
 pub(super) struct ProduceArguments {
     #[command(flatten)]
     pub(super) broker: BrokerArgument,
-    /// The topic, created by the broker if it does that.
+    #[command(flatten)]
+    _topic_flag: TopicFlag,
+    /// The topic, created by the broker if it does that, at the first line.
     pub(super) topic: String,
     /// Read lines from a file instead of stdin.
     #[arg(long, value_name = "FILE")]
@@ -184,7 +202,7 @@ pub(super) struct ProduceArguments {
     #[arg(long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(super) key_separator: Option<String>,
     /// The partition to send to; otherwise the key's, or one after the other.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(0..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<i32>(0..=i32::MAX.into()))]
     pub(super) partition: Option<i32>,
     /// How batches are compressed.
     #[arg(long, value_enum, default_value_t = Codec::None, value_name = "CODEC")]
@@ -193,7 +211,7 @@ pub(super) struct ProduceArguments {
     #[arg(long, value_enum, default_value_t = AcksArgument::All, value_name = "ACKS")]
     pub(super) acks: AcksArgument,
     /// How long a record may wait for others to share its batch, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 5, allow_negative_numbers = true, value_parser = count())]
+    #[arg(long, value_name = "MS", default_value_t = 5, allow_negative_numbers = true, value_parser = number::<u64>(0..=i64::MAX))]
     pub(super) linger_ms: u64,
 }
 
@@ -227,11 +245,16 @@ Examples:
 pub(super) struct ConsumeArguments {
     #[command(flatten)]
     pub(super) broker: BrokerArgument,
+    #[command(flatten)]
+    _topic_flag: TopicFlag,
     /// The topic.
     pub(super) topic: String,
     /// The one partition to read; otherwise all.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(0..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<i32>(0..=i32::MAX.into()))]
     pub(super) partition: Option<i32>,
+    /// A flag of other tools.
+    #[arg(long = "group", hide = true, value_name = "GROUP", value_parser = no_groups)]
+    _group: Option<Infallible>,
     /// Where to begin: beginning, end, an OFFSET that each partition read has or is to give next,
     /// @MILLISECONDS since 1970, or a UTC time.
     #[arg(
@@ -242,7 +265,7 @@ pub(super) struct ConsumeArguments {
     )]
     pub(super) from: StartArgument,
     /// Exit after so many records.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = count())]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u64>(0..=i64::MAX))]
     pub(super) count: Option<u64>,
     /// Exit at what is the end when the command starts; otherwise wait for more.
     #[arg(long)]
@@ -253,6 +276,12 @@ pub(super) struct ConsumeArguments {
     /// What stands between key and value in the format key-value.
     #[arg(long, value_name = "TEXT", default_value = "\t")]
     pub(super) key_separator: String,
+}
+
+fn no_groups(_: &str) -> Result<Infallible, &'static str> {
+    Err(
+        "consumer groups are not supported yet; consume reads all partitions, or one with --partition, from where --from says",
+    )
 }
 
 /// The form of a record.
@@ -266,9 +295,26 @@ pub(super) enum RecordFormat {
     Json,
 }
 
-/// A number that cannot be negative: read as one that can, so that the complaint names the range.
-fn count() -> clap::builder::RangedI64ValueParser<u64> {
-    clap::builder::RangedI64ValueParser::new().range(0..=i64::MAX)
+/// Takes a number of the range, and says of anything else what is wanted.
+fn number<T: TryFrom<i64>>(
+    range: RangeInclusive<i64>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number
+            .and_then(|number| T::try_from(number).ok())
+            .ok_or_else(|| match range.end() {
+                &i64::MAX => format!("expected a number of {} or more", range.start()),
+                end => format!("expected a number from {} to {end}", range.start()),
+            })
+    }
+}
+
+fn broker_addresses(text: &str) -> Result<String, &'static str> {
+    if text.contains("://") {
+        return Err("an address is HOST:PORT, without a scheme such as http://");
+    }
+    Ok(text.to_owned())
 }
 
 fn assignment(text: &str) -> Result<(String, String), &'static str> {
@@ -294,7 +340,7 @@ pub(super) struct ServeArguments {
     #[arg(long, value_name = "ADDRESS", allow_negative_numbers = true)]
     pub(super) listen: Option<ListenArgument>,
     /// Threads that own partitions (shards); 0 for one on each core but one.
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(0..=1024))]
     pub(super) shards: Option<u32>,
     /// A server.properties file, or a TOML file if it ends in .toml.
     #[arg(long, value_name = "FILE")]

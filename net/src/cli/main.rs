@@ -15,7 +15,7 @@ pub fn main() -> ExitCode {
     // Wrong usage ends the process here with 2, and --help or --version with 0.
     let arguments = Arguments::parse();
     if let Err(error) = logging::start(arguments.log_format, arguments.log_level.as_deref()) {
-        complain(&format!("the log level: {error}"));
+        complain(&error.to_string());
         return ExitCode::from(2);
     }
     match run(arguments.command) {

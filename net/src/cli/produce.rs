@@ -36,12 +36,16 @@ pub(super) async fn run(broker: &str, arguments: &ProduceArguments) -> Result<()
         },
         linger: Duration::from_millis(arguments.linger_ms),
     };
-    // Before the broker may create the topic.
     let mut lines = open(arguments.file.as_deref())?;
     let cluster = Cluster::connect(broker).await?;
-    let mut producer = Producer::open(cluster, &arguments.topic, options).await?;
     let mut progress = Progress::new();
-    let separator = arguments.key_separator.as_deref().map(str::as_bytes);
+    // Before the broker may create the topic: nothing to send needs none.
+    let Some(first) = lines.recv().await else {
+        progress.finish(0, &arguments.topic);
+        return Ok(());
+    };
+    let mut producer = Producer::open(cluster, &arguments.topic, options).await?;
+    send(&mut producer, arguments, first).await?;
     let mut ticks = interval_at(Instant::now() + PROGRESS_EVERY, PROGRESS_EVERY);
     loop {
         let deadline = producer.deadline();
@@ -49,10 +53,7 @@ pub(super) async fn run(broker: &str, arguments: &ProduceArguments) -> Result<()
         tokio::select! {
             group = lines.recv() => {
                 let Some(group) = group else { break };
-                for line in group.map_err(CliError::Input)? {
-                    let (key, value) = split(&line, separator);
-                    producer.send(arguments.partition, key, Some(value)).await?;
-                }
+                send(&mut producer, arguments, group).await?;
             }
             () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
                 producer.dispatch().await?;
@@ -61,7 +62,16 @@ pub(super) async fn run(broker: &str, arguments: &ProduceArguments) -> Result<()
         }
     }
     producer.flush().await?;
-    progress.finish(producer.acknowledged());
+    progress.finish(producer.acknowledged(), &arguments.topic);
+    Ok(())
+}
+
+async fn send(producer: &mut Producer, arguments: &ProduceArguments, group: Group) -> Result<(), CliError> {
+    let separator = arguments.key_separator.as_deref().map(str::as_bytes);
+    for line in group.map_err(CliError::Input)? {
+        let (key, value) = split(&line, separator);
+        producer.send(arguments.partition, key, Some(value)).await?;
+    }
     Ok(())
 }
 
@@ -140,7 +150,7 @@ fn split<'a>(line: &'a [u8], separator: Option<&[u8]>) -> (Option<&'a [u8]>, &'a
     found.map_or((None, line), |(key, value)| (Some(key), value))
 }
 
-/// What a person at a terminal sees while a file goes out.
+/// What is said of the records sent: at a terminal while a file goes out, and always at the end.
 struct Progress {
     shown: bool,
     began: Instant,
@@ -164,11 +174,13 @@ impl Progress {
         );
     }
 
-    fn finish(&mut self, records: u64) {
+    fn finish(&mut self, records: u64, topic: &str) {
         if self.shown {
             self.show(records);
             let _ = writeln!(io::stderr());
         }
+        let noun = if records == 1 { "record" } else { "records" };
+        let _ = writeln!(io::stderr(), "sent {records} {noun} to {topic}");
     }
 }
 

@@ -20,6 +20,9 @@ const RETRY_FOR: Duration = Duration::from_secs(30);
 const CREATED_WITHIN: Duration = Duration::from_secs(5);
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Sooner, a leader that moves would be news; after that a person wonders.
+const TELL_AFTER: Duration = Duration::from_secs(1);
+const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// A topic as the cluster describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -267,11 +270,12 @@ fn join_host_port(host: &str, port: i32) -> String {
     }
 }
 
-/// Pauses between attempts, doubling, until the time is up.
+/// Pauses between attempts, doubling, until the time is up. What takes longer than a moment is logged.
 #[derive(Debug)]
 pub(super) struct Retry {
     deadline: Instant,
     pause: Duration,
+    tell_at: Instant,
 }
 
 impl Retry {
@@ -279,13 +283,20 @@ impl Retry {
         Self {
             deadline: Instant::now() + RETRY_FOR,
             pause: RETRY_PAUSE_MIN,
+            tell_at: Instant::now() + TELL_AFTER,
         }
     }
 
     /// Waits before the next attempt, or gives the error back when it is too late for one.
     pub(super) async fn pause_or(&mut self, error: ClientError) -> Result<(), ClientError> {
-        if Instant::now() + self.pause > self.deadline {
+        let now = Instant::now();
+        if now + self.pause > self.deadline {
             return Err(error);
+        }
+        // A topic that a broker may be creating is no trouble.
+        if now >= self.tell_at && !matches!(error, ClientError::UnknownTopic { .. }) {
+            tracing::warn!(%error, "trying again");
+            self.tell_at = now + TELL_EVERY;
         }
         sleep(self.pause).await;
         self.pause = (self.pause * 2).min(RETRY_PAUSE_MAX);

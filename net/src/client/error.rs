@@ -14,7 +14,7 @@ use crate::protocol::frame::FrameError;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// No connection could be made.
-    #[error("cannot connect to {address}: {source}")]
+    #[error("cannot connect to {address}: {source}{}", connect_hint(source))]
     Connect {
         /// The host and port tried.
         address: String,
@@ -124,7 +124,7 @@ pub enum ClientError {
         end: i64,
     },
     /// The topic has no such partition.
-    #[error("topic {topic} has no partition {partition}, only {partitions} from 0 on")]
+    #[error("topic {topic} has no partition {partition}, only {}", numbers(*partitions))]
     UnknownPartition {
         /// The topic.
         topic: String,
@@ -194,6 +194,22 @@ impl ClientError {
 
 fn code_name(code: i16) -> String {
     ErrorCode::from_code(code).map_or_else(|| format!("error {code}"), |code| code.name().to_owned())
+}
+
+/// The numbers of so many partitions.
+fn numbers(partitions: usize) -> String {
+    match partitions {
+        0 | 1 => "0".to_owned(),
+        partitions => format!("0 to {}", partitions - 1),
+    }
+}
+
+/// Nothing listens there: no broker, or another port.
+fn connect_hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "; ringlog serve starts a broker, --broker names another",
+        _ => "",
+    }
 }
 
 fn detail(message: Option<&str>) -> String {

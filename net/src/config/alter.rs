@@ -180,7 +180,7 @@ mod tests {
         let bad = change("segment.bytes", ChangeOp::Set, "12");
         let error = altered(ResourceKind::Topic, &[bad]).expect_err("out of range");
         assert!(
-            error.starts_with("segment.bytes=12: expected a number of 1048576 or more"),
+            error.starts_with("segment.bytes=12: expected a number from 1048576 to 2147483647"),
             "{error}"
         );
         let unknown = change("segment.byte", ChangeOp::Delete, "");

@@ -106,8 +106,7 @@ impl fmt::Display for KeyKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Int(low, high) | Self::Long(low, high) if low == high => write!(f, "{low}"),
-            Self::Int(low, high) if *high == i64::from(i32::MAX) => write!(f, "a number of {low} or more"),
-            Self::Long(low, i64::MAX) => write!(f, "a number of {low} or more"),
+            Self::Long(low, i64::MAX) => write!(f, "a number of {low} or more, below 2^63"),
             Self::Int(low, high) | Self::Long(low, high) => write!(f, "a number from {low} to {high}"),
             Self::Bool => f.write_str("true or false"),
             Self::Text => f.write_str("a text that is not empty"),

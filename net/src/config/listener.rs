@@ -44,6 +44,9 @@ impl fmt::Display for Listener {
 const LISTENERS: &str = "listeners";
 const ADVERTISED: &str = "advertised.listeners";
 const PROTOCOL_MAP: &str = "listener.security.protocol.map";
+/// Kafka's other protocols, each of which is also the name of a listener that nothing else is said of.
+const SECURED: [&str; 3] = ["SSL", "SASL_PLAINTEXT", "SASL_SSL"];
+const PLAINTEXT_ONLY: &str = "there is no TLS and no SASL yet, only PLAINTEXT";
 
 /// Puts the three keys together. `reachable_host` is asked only for a wildcard without an advertised
 /// address.
@@ -56,7 +59,11 @@ pub(super) fn parse_listeners(
     let names = parse_protocol_map(protocol_map)?;
     let bound = parse_endpoints(LISTENERS, listeners)?;
     for endpoint in &bound {
-        if !names.contains(&endpoint.name) {
+        let known = names.contains(&endpoint.name);
+        if !known && SECURED.contains(&endpoint.name.as_str()) {
+            return Err(unusable(LISTENERS, endpoint.text, PLAINTEXT_ONLY));
+        }
+        if !known {
             return Err(unusable(
                 PROTOCOL_MAP,
                 protocol_map,
@@ -143,11 +150,7 @@ fn parse_protocol_map(text: &str) -> Result<Vec<String>, ConfigError> {
             return Err(unusable(PROTOCOL_MAP, entry, "expected NAME:PROTOCOL"));
         };
         if !protocol.trim().eq_ignore_ascii_case("PLAINTEXT") {
-            return Err(unusable(
-                PROTOCOL_MAP,
-                entry,
-                "the only protocol so far is PLAINTEXT",
-            ));
+            return Err(unusable(PROTOCOL_MAP, entry, PLAINTEXT_ONLY));
         }
         let name = name.trim().to_ascii_uppercase();
         if names.contains(&name) {
@@ -288,7 +291,11 @@ mod tests {
     fn names_need_a_protocol_and_only_plaintext_is_one() {
         assert!(problem("OTHER://:1", None).starts_with("listener.security.protocol.map="));
         let tls = parse_listeners("A://:1", None, "A:SSL", String::new).expect_err("unusable");
-        assert!(tls.to_string().contains("PLAINTEXT"), "{tls}");
+        assert!(tls.to_string().contains("only PLAINTEXT"), "{tls}");
+        for name in SECURED {
+            let expected = format!("listeners={name}://:1: there is no TLS and no SASL yet, only PLAINTEXT");
+            assert_eq!(problem(&format!("{name}://:1"), None), expected);
+        }
     }
 
     #[test]

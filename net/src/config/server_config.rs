@@ -377,7 +377,7 @@ mod tests {
     fn a_bad_value_is_refused_with_what_was_expected() {
         let error = load("s.toml", "num.partitions = 0", &[]).expect_err("out of range");
         assert!(
-            error.starts_with("s.toml:1: num.partitions=0: expected a number of 1 or more. "),
+            error.starts_with("s.toml:1: num.partitions=0: expected a number from 1 to 2147483647. "),
             "{error}"
         );
         let flags = [("--set", "log.cleanup.policy=compress".to_owned())];

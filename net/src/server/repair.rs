@@ -34,6 +34,9 @@ pub(crate) struct Finding {
 /// Why a repair was not begun, or not finished.
 #[derive(Debug, thiserror::Error)]
 pub enum RepairError {
+    /// A broker uses the data directory.
+    #[error("{} is in use by another process; stop that broker first", .0.display())]
+    InUse(PathBuf),
     /// The data directory.
     #[error(transparent)]
     DataDir(#[from] DataDirError),
@@ -81,7 +84,10 @@ impl Repair {
             _ if path.is_dir() => (path.as_path(), None),
             _ => return Err(RepairError::NoLogs(path)),
         };
-        let dir = DataDir::open_to_repair(root)?;
+        let dir = DataDir::open_to_repair(root).map_err(|error| match error {
+            DataDirError::Locked(path) => RepairError::InUse(path),
+            error => error.into(),
+        })?;
         let logs = match one {
             Some(log) => vec![log],
             None => {

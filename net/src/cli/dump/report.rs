@@ -42,6 +42,18 @@ impl<W: Write> Report<W> {
         }
     }
 
+    /// Says that nothing can be read there, and why.
+    pub(super) fn unreadable(&mut self, path: &Path, problem: &str) -> io::Result<()> {
+        self.faults += 1;
+        self.out.flush()?;
+        eprintln!("{}: {problem}", path.display());
+        if self.json {
+            Line::new().with("unreadable", problem).write_json(&mut self.out)
+        } else {
+            Ok(())
+        }
+    }
+
     /// Faults so far.
     pub(super) fn faults(&self) -> usize {
         self.faults

@@ -1,6 +1,6 @@
 //! Which reader a file gets, by its name.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
@@ -12,6 +12,9 @@ use super::{checkpoint_file, index_file, segment_file, snapshot_file, txn_index_
 
 /// Indexes, snapshots and checkpoints are read whole; Kafka's own limit for an index is far below.
 const SMALL_FILE_MAX: u64 = 256 << 20;
+const NAMES: &str = "*.log, *.index, *.timeindex, *.txnindex, *.snapshot, *-checkpoint";
+/// Enough to see how they are named.
+const ADVISED_MAX: usize = 6;
 
 pub(in super::super) fn run(arguments: &DumpArguments) -> Result<(), CliError> {
     let mut report = Report::new(BufWriter::new(io::stdout().lock()), arguments.json);
@@ -34,10 +37,11 @@ pub(in super::super) fn run(arguments: &DumpArguments) -> Result<(), CliError> {
 fn dump(path: &Path, records: bool, report: &mut Report<impl Write>) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let extension = path.extension().unwrap_or_default().to_string_lossy();
-    let file = match File::open(path).and_then(|file| Ok((file.metadata()?.is_file(), file))) {
-        Ok((true, file)) => file,
-        Ok((false, _)) => return report.fault(path, 0, "not a regular file"),
-        Err(error) => return report.fault(path, 0, &error.to_string()),
+    let file = match File::open(path).and_then(|file| Ok((file.metadata()?, file))) {
+        Ok((metadata, file)) if metadata.is_file() => file,
+        Ok((metadata, _)) if metadata.is_dir() => return report.unreadable(path, &advice(path)),
+        Ok(_) => return report.unreadable(path, "not a regular file"),
+        Err(error) => return report.unreadable(path, &error.to_string()),
     };
     match extension.as_ref() {
         "log" => segment_file::dump(path, file, records, report),
@@ -48,12 +52,32 @@ fn dump(path: &Path, records: bool, report: &mut Report<impl Write>) -> io::Resu
         _ if name.ends_with("-checkpoint") => {
             checkpoint_file::dump(path, &small(path, file, report)?, report)
         }
-        _ => report.fault(
-            path,
-            0,
-            "the name is none of *.log, *.index, *.timeindex, *.txnindex, *.snapshot, *-checkpoint",
-        ),
+        _ => report.unreadable(path, &format!("the name is none of {NAMES}")),
     }
+}
+
+/// What to name in place of a directory: its files, the first few of many.
+fn advice(dir: &Path) -> String {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| has_reader(name))
+        .collect();
+    names.sort();
+    let more = if names.len() > ADVISED_MAX { ", ..." } else { "" };
+    names.truncate(ADVISED_MAX);
+    match names.as_slice() {
+        [] => format!("a directory without a file that can be dumped: {NAMES}"),
+        names => format!("a directory; name files in it: {}{more}", names.join(", ")),
+    }
+}
+
+fn has_reader(name: &str) -> bool {
+    let extension = Path::new(name).extension().unwrap_or_default().to_string_lossy();
+    matches!(
+        extension.as_ref(),
+        "log" | "index" | "timeindex" | "txnindex" | "snapshot"
+    ) || name.ends_with("-checkpoint")
 }
 
 fn small(path: &Path, file: File, report: &mut Report<impl Write>) -> io::Result<Vec<u8>> {
@@ -87,7 +111,6 @@ mod tests {
     use proptest::prelude::*;
     use ringlog_engine::record::{Compression, RecordBatchBuilder};
     use ringlog_engine::types::TimestampMs;
-    use std::fs;
 
     /// Bytes with the shape of one of the files, so that damage goes deep.
     fn sound(name: &str) -> Vec<u8> {
