@@ -14,7 +14,11 @@ fn example(name: &str) -> PathBuf {
     let target = this.parent().and_then(Path::parent).expect("target/PROFILE/deps");
     let path = target.join("examples").join(name);
     // Not where a single test is picked.
-    assert!(path.exists(), "cargo build --examples -p ringlog-engine");
+    assert!(
+        path.exists(),
+        "{} is not there: `cargo build -p ringlog-engine --examples` builds it, with --release for a test in release",
+        path.display()
+    );
     path
 }
 
