@@ -335,6 +335,25 @@ fn serve_refuses_settings_it_does_not_understand() {
 }
 
 #[test]
+fn a_start_says_what_clients_are_told_and_how_a_used_directory_was_left() {
+    let data = data();
+    let logged = |broker: &Broker, message: &str| {
+        let event = broker.logged.iter().find(|event| event["message"] == message);
+        event.expect("logged").clone()
+    };
+    let broker = Broker::start_with(
+        data.path(),
+        &["--set", "advertised.listeners=PLAINTEXT://[::1]:19092"],
+    );
+    assert_eq!(logged(&broker, "serving")["advertised"], "[::1]:19092");
+    assert_eq!(logged(&broker, "logs opened")["clean"], Value::Null);
+    broker.stop();
+    let broker = Broker::start(data.path());
+    assert_eq!(logged(&broker, "serving")["advertised"], broker.address.as_str());
+    assert_eq!(logged(&broker, "logs opened")["clean"], true);
+}
+
+#[test]
 fn zeros_that_a_crash_leaves_ahead_of_the_data_are_nothing_to_warn_of() {
     let data = data();
     let mut broker = Broker::start(data.path());

@@ -33,7 +33,7 @@ pub enum RequestError {
     #[error("malformed request header: {0}")]
     Malformed(#[from] DecodeError),
     /// An API that has no messages here.
-    #[error("API key {api_key} (version {api_version}) is not supported")]
+    #[error("API key {api_key} (version {api_version}) is not supported{}", missing(*api_key))]
     UnsupportedApi {
         /// The unknown key.
         api_key: i16,
@@ -50,6 +50,16 @@ pub enum RequestError {
         /// For the answer that ApiVersions gets nevertheless.
         correlation_id: i32,
     },
+}
+
+/// What such a request would need, where that is known.
+fn missing(api_key: i16) -> &'static str {
+    match api_key {
+        8 | 9 | 11..=16 | 42 | 47 | 68 | 69 => ": there are no consumer groups yet",
+        24..=26 | 28 | 65 | 66 => ": there are no transactions yet",
+        17 | 36 => ": there is no SASL yet",
+        _ => "",
+    }
 }
 
 /// The plain form, whatever the version of the API.
@@ -185,6 +195,17 @@ mod tests {
                 api_version: 1
             })
         );
+        for (api_key, needed) in [
+            (11, ": there are no consumer groups yet"),
+            (24, ": there are no transactions yet"),
+            (17, ": there is no SASL yet"),
+            (999, ""),
+        ] {
+            let api_version = 1;
+            let error = RequestError::UnsupportedApi { api_key, api_version };
+            let expected = format!("API key {api_key} (version 1) is not supported{needed}");
+            assert_eq!(error.to_string(), expected);
+        }
         let error = DecodeError {
             field: "RequestHeader.correlation_id",
             position: 4,

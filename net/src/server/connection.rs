@@ -43,8 +43,11 @@ pub(crate) struct Context {
     pub(crate) endpoints: Rc<Endpoints>,
     /// The listener the client came by; it is told that listener's addresses.
     pub(crate) listener: usize,
+    pub(crate) peer: SocketAddr,
     /// Who breaks the protocol may do so as often as it likes.
     pub(crate) misbehaving: Rc<LimitedLog>,
+    /// Who asks for what is not there yet asks again and again.
+    pub(crate) unsupported: Rc<LimitedLog>,
 }
 
 struct QueuedReply {
@@ -57,11 +60,10 @@ struct QueuedReply {
 pub(crate) async fn serve(
     context: Context,
     stream: TcpStream,
-    peer: SocketAddr,
     budget: Rc<Budget>,
     stop: watch::Receiver<bool>,
 ) {
-    let config = context.shard.config();
+    let (config, peer) = (context.shard.config(), context.peer);
     // Small replies must not wait for the client's acknowledgement of the one before.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "connection lost");

@@ -146,9 +146,11 @@ impl Control {
         }
         // What recovery has flushed need not be scanned again, and of logs that are gone nothing is recorded.
         self.checkpoint().await;
+        // Nothing has stopped yet, well or not, in a new directory.
+        let had_a_run = logs > 0 || !self.dir.is_new();
         tracing::info!(
             logs = opened,
-            clean = last_run.clean,
+            clean = had_a_run.then_some(last_run.clean),
             scanned_bytes,
             "logs opened"
         );

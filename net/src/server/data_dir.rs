@@ -37,6 +37,8 @@ pub(crate) type Offsets = BTreeMap<TopicPartition, Offset>;
 pub(crate) struct DataDir {
     path: PathBuf,
     cluster_id: String,
+    /// It had no `meta.properties`.
+    is_new: bool,
     /// Held for as long as the process uses the directory.
     lock: File,
 }
@@ -139,8 +141,8 @@ impl DataDir {
         fs::create_dir_all(path).map_err(failed(CREATE_DIR, path))?;
         let lock = lock(path)?;
         let meta = path.join(META_PROPERTIES);
-        let cluster_id = match fs::read_to_string(&meta) {
-            Ok(text) => check_meta(path, &meta, &text, node_id)?,
+        let (cluster_id, is_new) = match fs::read_to_string(&meta) {
+            Ok(text) => (check_meta(path, &meta, &text, node_id)?, false),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let random = || {
                     random_bytes()
@@ -152,13 +154,14 @@ impl DataDir {
                     "version=1\ncluster.id={cluster_id}\nnode.id={node_id}\ndirectory.id={directory_id}\n"
                 );
                 replace_file(&meta, text.as_bytes()).map_err(failed("write", &meta))?;
-                cluster_id
+                (cluster_id, true)
             }
             Err(source) => return Err(failed("read", &meta)(source)),
         };
         Ok(Self {
             path: path.to_owned(),
             cluster_id,
+            is_new,
             lock,
         })
     }
@@ -168,12 +171,18 @@ impl DataDir {
         Ok(Self {
             path: path.to_owned(),
             cluster_id: String::new(),
+            is_new: false,
             lock: lock(path)?,
         })
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether it has only now become a data directory; logs may have been put there before.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
     }
 
     pub(crate) fn cluster_id(&self) -> &str {

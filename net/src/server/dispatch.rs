@@ -61,6 +61,11 @@ impl Request {
         })
     }
 
+    /// The name that the client gives itself, which may be any.
+    pub(crate) fn client_id(&self) -> Option<&str> {
+        decode_request(&self.frame).ok()?.0.client_id
+    }
+
     /// A reply that is ready now.
     pub(crate) fn reply<'a>(&self, message: &impl Message<'a>) -> Result<PendingReply, CloseReason> {
         Ok(ready(respond(self.info, message)?))

@@ -2,6 +2,7 @@
 //!
 //! Knows no requests. The kernel spreads new connections over the shards' sockets (SO_REUSEPORT).
 
+use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::rc::Rc;
@@ -30,6 +31,16 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Endpoint {
     pub(crate) host: String,
     pub(crate) port: i32,
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
 }
 
 /// The endpoints of all listeners, in their order.
@@ -167,6 +178,7 @@ pub(crate) struct Acceptor {
     /// Connections of the whole broker.
     pub(crate) connections: Arc<AtomicUsize>,
     pub(crate) misbehaving: Rc<LimitedLog>,
+    pub(crate) unsupported: Rc<LimitedLog>,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
@@ -212,11 +224,13 @@ impl Acceptor {
                 shard: self.shard.clone(),
                 endpoints: self.endpoints.clone(),
                 listener,
+                peer,
                 misbehaving: self.misbehaving.clone(),
+                unsupported: self.unsupported.clone(),
             };
             let (budget, stop) = (self.budget.clone(), self.stop.clone());
             tokio::task::spawn_local(async move {
-                connection::serve(context, stream, peer, budget, stop).await;
+                connection::serve(context, stream, budget, stop).await;
                 drop(counted);
             });
         }

@@ -24,7 +24,7 @@ use super::control::{self, Control, ControlError};
 use super::control_request::ControlRequest;
 use super::data_dir::{DataDir, DataDirError};
 use super::limited_log::LimitedLog;
-use super::listener::{Acceptor, BindError, Bound, Endpoint, Endpoints, bind, check_endpoint};
+use super::listener::{Acceptor, BindError, Bound, Endpoints, bind, check_endpoint};
 use super::shard::{self, Shard, ShardSetup};
 use super::shard_request::{ShardRequest, View};
 use crate::config::{IoBackend, ServerConfig};
@@ -131,7 +131,7 @@ async fn serve(config: ServerConfig) -> Result<(), ServeError> {
     start_accepting.send_replace(true);
     let start_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     for bound in &bound {
-        tracing::info!(address = %bound.address, shards, start_ms, "serving");
+        tracing::info!(address = %bound.address, advertised = %bound.endpoint, shards, start_ms, "serving");
     }
     warn_of_unreachable(endpoints);
 
@@ -240,6 +240,7 @@ impl ShardPlan {
         let (accepting, stop) = (self.accepting.clone(), self.stopping.clone());
         move |context| {
             let misbehaving = Rc::new(LimitedLog::new("connections closed for what clients did wrong"));
+            let unsupported = Rc::new(LimitedLog::new("requests for groups and transactions"));
             let budget = Budget::new(setup.view.config.request_memory_bytes / setup.shards.len());
             let shard = Shard::new(setup, context.io);
             let acceptor = Acceptor {
@@ -248,6 +249,7 @@ impl ShardPlan {
                 budget,
                 connections,
                 misbehaving: misbehaving.clone(),
+                unsupported: unsupported.clone(),
                 stop,
             };
             Box::pin(async move {
@@ -262,6 +264,7 @@ impl ShardPlan {
                 }
                 shard::run(shard, receiver).await;
                 misbehaving.finish();
+                unsupported.finish();
             })
         }
     }
@@ -286,10 +289,10 @@ fn report_backend(handles: &[ShardHandle<()>]) {
 /// Tells when a client that follows what it is told would not arrive.
 fn warn_of_unreachable(endpoints: Endpoints) {
     tokio::task::spawn_blocking(move || {
-        for Endpoint { host, port } in endpoints.0 {
-            if let Err(error) = check_endpoint(&host, port) {
+        for endpoint in endpoints.0 {
+            if let Err(error) = check_endpoint(&endpoint.host, endpoint.port) {
                 tracing::warn!(
-                    advertised = format!("{host}:{port}"),
+                    advertised = %endpoint,
                     %error,
                     "the advertised address does not lead back to this broker; clients will be sent there: \
                      set advertised.listeners"

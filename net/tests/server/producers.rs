@@ -101,4 +101,9 @@ fn a_producer_id_is_never_given_twice() {
     };
     let response: InitProducerIdResponse = broker.client().call(4, &transactional);
     assert_eq!(code(response.error_code), ErrorCode::CoordinatorNotAvailable);
+    let (_, logged) = broker.stop();
+    assert!(
+        logged.iter().any(|event| event["transactional_id"] == "payments"),
+        "{logged:?}"
+    );
 }

@@ -527,3 +527,31 @@ fn no_coordinator_is_found_and_the_answer_says_so() {
     let none = ErrorCode::CoordinatorNotAvailable;
     assert_eq!(told, [("g", none, -1), ("h", none, -1)]);
 }
+
+#[test]
+fn a_client_that_waits_for_a_coordinator_is_named_in_the_log_a_few_times() {
+    const ASKED: u64 = 25;
+    let broker = Broker::start(&[]);
+    let mut client = broker.client();
+    for key_type in std::iter::once(1).chain(std::iter::repeat_n(0, 24)) {
+        let request = FindCoordinatorRequest {
+            key: "payments",
+            key_type,
+            ..FindCoordinatorRequest::default()
+        };
+        let _: FindCoordinatorResponse<'_> = client.call(3, &request);
+    }
+    drop(client);
+    let (_, logged) = broker.stop();
+    let told: Vec<_> = logged.iter().filter(|event| event["client"] == "test").collect();
+    let of = |kind: &str| told.iter().filter(|event| event[kind] == "payments").count();
+    assert_eq!(of("transactional_id"), 1, "{told:?}");
+    assert_eq!(of("group") + 1, told.len(), "{told:?}");
+    assert!(
+        told.iter().all(|event| event["peer"].as_str().is_some()),
+        "{told:?}"
+    );
+    let left_out: u64 = logged.iter().filter_map(|event| event["left_out"].as_u64()).sum();
+    assert_eq!(told.len() as u64 + left_out, ASKED);
+    assert!(left_out > 0);
+}

@@ -1,6 +1,6 @@
 //! InitProducerId: an identity for an idempotent producer.
 
-use super::ask_control;
+use super::{Coordinated, ask_control, warn_of_waiting};
 use crate::protocol::error_code::ErrorCode;
 use crate::protocol::messages::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 use crate::server::connection::Context;
@@ -17,6 +17,7 @@ pub(crate) async fn handle(context: &Context, request: Request) -> Result<Pendin
         let code = if id.is_empty() {
             ErrorCode::InvalidRequest
         } else {
+            warn_of_waiting(context, &request, Coordinated::Transaction, id);
             ErrorCode::CoordinatorNotAvailable
         };
         return request.reply(&refused(code));

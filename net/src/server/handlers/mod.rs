@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 
 use super::connection::Context;
 use super::control_request::ControlRequest;
-use super::dispatch::CloseReason;
+use super::dispatch::{CloseReason, Request};
 
 /// Asks the control thread and waits for its answer.
 async fn ask_control<T>(
@@ -41,4 +41,38 @@ async fn ask_control<T>(
         .await
         .map_err(|_| CloseReason::Stopping)?;
     answer.await.map_err(|_| CloseReason::Stopping)
+}
+
+/// What there is no coordinator of yet.
+#[derive(Clone, Copy)]
+enum Coordinated {
+    Group,
+    Transaction,
+}
+
+/// Clients take the refusal for a passing state, and wait without a word: so it is said here.
+fn warn_of_waiting(context: &Context, request: &Request, what: Coordinated, id: &str) {
+    /// Of a name that a client chose.
+    const SHOWN_CHARS: usize = 100;
+    let shown = |text: &str| text.chars().take(SHOWN_CHARS).collect::<String>();
+    context.unsupported.log(|| {
+        let (peer, client) = (context.peer, request.client_id().map(shown).unwrap_or_default());
+        let id = shown(id);
+        match what {
+            Coordinated::Group => tracing::warn!(
+                %peer,
+                client,
+                group = id,
+                "a client asks for a consumer group and waits: groups are not supported yet; have it assign \
+                 partitions (assign, not subscribe)"
+            ),
+            Coordinated::Transaction => tracing::warn!(
+                %peer,
+                client,
+                transactional_id = id,
+                "a client asks for a transaction and waits: transactions are not supported yet; have it produce \
+                 without transactional.id"
+            ),
+        }
+    });
 }
