@@ -167,6 +167,7 @@ fn the_produce_command_sends_each_line_of_its_input() {
             &address.to_string(),
         ])
         .stdin(Stdio::piped())
+        .stderr(Stdio::null())
         .spawn()
         .expect("the binary runs");
     let mut input = command.stdin.take().expect("piped");

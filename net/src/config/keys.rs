@@ -284,7 +284,7 @@ static KEYS: &[Key] = &[
     Key::broker("io.backend", KeyKind::OneOf(&["auto", "ring", "blocking"]), "auto",
         "How files are read and written. `auto`: io_uring, or blocking calls where the kernel forbids it. ringlog's own key."),
     Key::broker("listener.security.protocol.map", KeyKind::List, "PLAINTEXT:PLAINTEXT",
-        "NAME:PROTOCOL for each listener name. The only protocol so far is PLAINTEXT."),
+        "NAME:PROTOCOL for each listener name, for which the only protocol so far is PLAINTEXT; other names have no effect."),
     Key::broker("listeners", KeyKind::List, "PLAINTEXT://:9092",
         "NAME://host:port of each address to listen on. An empty host or 0.0.0.0 is every IPv4 address of this machine, [::] those of IPv6 as well; port 0 is any free port."),
     Key::broker("log.cleaner.backoff.ms", LONG, "15000",

@@ -3,6 +3,7 @@
 //!
 //! A wildcard address is never advertised: a client would be led to itself.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -44,7 +45,8 @@ impl fmt::Display for Listener {
 const LISTENERS: &str = "listeners";
 const ADVERTISED: &str = "advertised.listeners";
 const PROTOCOL_MAP: &str = "listener.security.protocol.map";
-/// Kafka's other protocols, each of which is also the name of a listener that nothing else is said of.
+const PLAINTEXT: &str = "PLAINTEXT";
+/// Kafka's other protocols. A listener of such a name is meant to have it.
 const SECURED: [&str; 3] = ["SSL", "SASL_PLAINTEXT", "SASL_SSL"];
 const PLAINTEXT_ONLY: &str = "there is no TLS and no SASL yet, only PLAINTEXT";
 
@@ -56,14 +58,15 @@ pub(super) fn parse_listeners(
     protocol_map: &str,
     reachable_host: impl Fn() -> String,
 ) -> Result<Vec<Listener>, ConfigError> {
-    let names = parse_protocol_map(protocol_map)?;
+    let protocols = parse_protocol_map(protocol_map)?;
     let bound = parse_endpoints(LISTENERS, listeners)?;
     for endpoint in &bound {
-        let known = names.contains(&endpoint.name);
-        if !known && SECURED.contains(&endpoint.name.as_str()) {
+        let protocol = protocols.get(&endpoint.name).map(String::as_str);
+        let is_plain = protocol == Some(PLAINTEXT);
+        if !is_plain && (protocol.is_some() || SECURED.contains(&endpoint.name.as_str())) {
             return Err(unusable(LISTENERS, endpoint.text, PLAINTEXT_ONLY));
         }
-        if !known {
+        if !is_plain {
             return Err(unusable(
                 PROTOCOL_MAP,
                 protocol_map,
@@ -143,22 +146,30 @@ fn clashes(a: &Endpoint<'_>, b: &Endpoint<'_>) -> bool {
     a.port != 0 && a.port == b.port && (a.host == b.host || is_wildcard(&a.host) || is_wildcard(&b.host))
 }
 
-fn parse_protocol_map(text: &str) -> Result<Vec<String>, ConfigError> {
-    let mut names = Vec::new();
+/// The protocol of each name. Those of Kafka that are not there yet may stand here, as in Kafka's own default,
+/// for names that no listener has.
+fn parse_protocol_map(text: &str) -> Result<BTreeMap<String, String>, ConfigError> {
+    let mut protocols = BTreeMap::new();
     for entry in text.split(',').map(str::trim) {
         let Some((name, protocol)) = entry.split_once(':') else {
             return Err(unusable(PROTOCOL_MAP, entry, "expected NAME:PROTOCOL"));
         };
-        if !protocol.trim().eq_ignore_ascii_case("PLAINTEXT") {
-            return Err(unusable(PROTOCOL_MAP, entry, PLAINTEXT_ONLY));
+        let protocol = protocol.trim().to_ascii_uppercase();
+        if protocol != PLAINTEXT && !SECURED.contains(&protocol.as_str()) {
+            return Err(unusable(
+                PROTOCOL_MAP,
+                entry,
+                "the only protocol so far is PLAINTEXT",
+            ));
         }
-        let name = name.trim().to_ascii_uppercase();
-        if names.contains(&name) {
+        if protocols
+            .insert(name.trim().to_ascii_uppercase(), protocol)
+            .is_some()
+        {
             return Err(unusable(PROTOCOL_MAP, entry, "the name appears twice"));
         }
-        names.push(name);
     }
-    Ok(names)
+    Ok(protocols)
 }
 
 fn parse_endpoints<'a>(key: &'static str, text: &'a str) -> Result<Vec<Endpoint<'a>>, ConfigError> {
@@ -288,10 +299,27 @@ mod tests {
     }
 
     #[test]
+    fn the_map_of_kafkas_own_configuration_is_taken_for_plain_listeners() {
+        let map = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL";
+        let listen = |listeners| parse_listeners(listeners, None, map, String::new);
+        assert!(listen("PLAINTEXT://h:1,CONTROLLER://h:2").is_ok());
+        let refused = listen("PLAINTEXT://h:1,SSL://h:2").expect_err("no TLS");
+        assert!(
+            refused.to_string().starts_with("listeners=SSL://h:2: "),
+            "{refused}"
+        );
+    }
+
+    #[test]
     fn names_need_a_protocol_and_only_plaintext_is_one() {
         assert!(problem("OTHER://:1", None).starts_with("listener.security.protocol.map="));
         let tls = parse_listeners("A://:1", None, "A:SSL", String::new).expect_err("unusable");
         assert!(tls.to_string().contains("only PLAINTEXT"), "{tls}");
+        let slip = parse_listeners("A://:1", None, "A:PLAIN", String::new).expect_err("unusable");
+        assert!(
+            slip.to_string().contains("the only protocol so far is PLAINTEXT"),
+            "{slip}"
+        );
         for name in SECURED {
             let expected = format!("listeners={name}://:1: there is no TLS and no SASL yet, only PLAINTEXT");
             assert_eq!(problem(&format!("{name}://:1"), None), expected);
