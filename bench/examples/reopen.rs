@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p ringlog-bench --example reopen -- [--gb 10] [--logs 100] [--many 1000] [--idle 10000] [--dir DIR]`
 //!
-//! Each time is that of one `Engine::open` with the default settings, warm, in a process of its own. DIR, by default the
+//! Each time is that of one `Engine::open` with the default settings, warm, in a process of its own, with the
+//! CPU-seconds of that process. DIR, by default the
 //! system's temporary directory, takes so many GB twice, one after the other, and is left empty.
 
 use std::fs;
@@ -91,13 +92,22 @@ fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").expect("Linux").count()
 }
 
+/// User and system time of this process.
+fn cpu_s() -> f64 {
+    let stat = fs::read_to_string("/proc/self/stat").expect("Linux");
+    let fields: Vec<&str> = stat[stat.rfind(')').expect("a name")..].split(' ').collect();
+    let ticks = |at: usize| fields[at].parse::<f64>().expect("a number");
+    (ticks(12) + ticks(13)) / 100.0
+}
+
 fn open(dir: &Path) -> Engine {
-    let before = memory_kib("VmRSS:");
+    let (before, cpu_before) = (memory_kib("VmRSS:"), cpu_s());
     let started = Instant::now();
     let engine = Engine::open(dir, EngineConfig::default()).expect("it opens");
     println!(
-        "  {:7.3} s to open {} logs, {} failed; {} KiB more resident, {} descriptors",
+        "  {:7.3} s, {:.2} CPU-s to open {} logs, {} failed; {} KiB more resident, {} descriptors",
         started.elapsed().as_secs_f64(),
+        cpu_s() - cpu_before,
         engine.logs_by_name().len(),
         engine.failed_logs().len(),
         memory_kib("VmRSS:") - before,

@@ -84,8 +84,9 @@
 //!
 //! # Recovery
 //!
-//! After a clean close nothing is scanned. Otherwise each log is read from its recovery point on, which lags by a
-//! [`checkpoint_interval`](EngineConfig::checkpoint_interval) at most; what does not make sense at the end, such as a torn batch, is cut. Damage
+//! After a clean close nothing is scanned. Otherwise each log is verified from its recovery point on, which lags by a
+//! [`checkpoint_interval`](EngineConfig::checkpoint_interval) at most; what does not make sense at the end, such as a torn batch, is cut. Below
+//! it, in the segment it lies in, only the headers of batches are looked at. Damage that is found
 //! *below* the recovery point is not a torn end but a disk that lost what it had promised: nothing is cut, that log does not open
 //! ([`engine::OpenLogError::Open`] names the file and the position), and the others do. Every read verifies the checksum of each
 //! batch.

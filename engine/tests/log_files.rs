@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::BytesMut;
 use ringlog_engine::config::LogConfig;
-use ringlog_engine::io::Storage;
+use ringlog_engine::io::Storage as _;
 use ringlog_engine::log::{OpenError, OpenOptions};
 use ringlog_engine::record::{EndTxnMarker, RecordBatch, RecordBatchBuilder};
 use ringlog_engine::testing::{LogDriver, SimDisk};
@@ -350,12 +350,6 @@ fn a_repair_keeps_what_lies_before_the_damage_and_goes_on_from_there() {
     }
 }
 
-/// Storage that counts the bytes of segments that are read.
-struct Counting {
-    disk: SimDisk,
-    read_bytes: usize,
-}
-
 #[test]
 fn a_repair_begins_with_the_first_segment_that_is_there() {
     for clean in [true, false] {
@@ -367,82 +361,5 @@ fn a_repair_begins_with_the_first_segment_that_is_there() {
         let (log, _) = repaired.unwrap();
         assert_eq!(log.log_start_offset().0, stage.sealed);
         assert_eq!(log.log_end_offset().0, stage.end);
-    }
-}
-
-#[test]
-fn scanned_segments_are_read_once() {
-    let stage = Stage::new(false);
-    let len_bytes = |base| stage.disk.bytes(&path(base, "log")).unwrap().len();
-    let active_bytes = len_bytes(stage.active);
-    let mut storage = Counting {
-        disk: Stage::new(false).disk,
-        read_bytes: 0,
-    };
-    let options = stage.options();
-    let opened = ringlog_engine::log::Log::open(LogDriver::dir(), LogId(0), config(), options, &mut storage);
-    assert_eq!(opened.unwrap().1.scanned_bytes, active_bytes as u64);
-    // Of each earlier segment its first header, and what lies behind the last entry of its index.
-    let tails = bases(&stage.disk).len() * 600;
-    assert!(
-        storage.read_bytes <= active_bytes + tails,
-        "{} bytes read, the last segment has {active_bytes}",
-        storage.read_bytes
-    );
-}
-
-impl Storage for Counting {
-    fn list(&mut self, dir: &Path) -> std::io::Result<Vec<ringlog_engine::io::DirEntry>> {
-        self.disk.list(dir)
-    }
-    fn create_dir(&mut self, dir: &Path) -> std::io::Result<()> {
-        self.disk.create_dir(dir)
-    }
-    fn open(
-        &mut self,
-        file: ringlog_engine::io::FileId,
-        path: &Path,
-        mode: ringlog_engine::io::OpenMode,
-    ) -> std::io::Result<u64> {
-        self.disk.open(file, path, mode)
-    }
-    fn read_at(
-        &mut self,
-        file: ringlog_engine::io::FileId,
-        position: u64,
-        buf: &mut [u8],
-    ) -> std::io::Result<usize> {
-        let read = self.disk.read_at(file, position, buf)?;
-        self.read_bytes += read;
-        Ok(read)
-    }
-    fn write_at(
-        &mut self,
-        file: ringlog_engine::io::FileId,
-        position: u64,
-        bytes: &[u8],
-    ) -> std::io::Result<()> {
-        self.disk.write_at(file, position, bytes)
-    }
-    fn set_len(&mut self, file: ringlog_engine::io::FileId, len_bytes: u64) -> std::io::Result<()> {
-        self.disk.set_len(file, len_bytes)
-    }
-    fn sync(&mut self, file: ringlog_engine::io::FileId) -> std::io::Result<()> {
-        self.disk.sync(file)
-    }
-    fn close(&mut self, file: ringlog_engine::io::FileId) {
-        self.disk.close(file);
-    }
-    fn read_file(&mut self, path: &Path, max_bytes: u64) -> std::io::Result<Vec<u8>> {
-        self.disk.read_file(path, max_bytes)
-    }
-    fn put_file(&mut self, path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-        self.disk.put_file(path, bytes)
-    }
-    fn remove_file(&mut self, path: &Path) -> std::io::Result<()> {
-        self.disk.remove_file(path)
-    }
-    fn rename(&mut self, from: &Path, to: &Path) -> std::io::Result<()> {
-        self.disk.rename(from, to)
     }
 }

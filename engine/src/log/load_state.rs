@@ -16,7 +16,7 @@ use super::log_segments::LogSegments;
 use super::open::{OpenError, SIDE_FILE_BYTES_MAX, io_error, remove_if_there, sync_names};
 use super::producer_snapshot;
 use super::producer_state::ProducerState;
-use super::recovery::{Check, OffsetRange, Walk, walk};
+use super::recovery::{OffsetRange, Walk, walk};
 use super::txn_index::AbortedTxn;
 use crate::io::Storage;
 use crate::record::{BatchHeader, EndTxnMarker, RecordBatch};
@@ -67,7 +67,7 @@ impl Place<'_> {
                     from: segment.base_offset,
                     limit: Offset(i64::MAX),
                 },
-                check: Check::Headers,
+                verify_from: None,
             };
             let end = walk(storage, bounds, |header, bytes, _| {
                 if header.base_offset() >= from {

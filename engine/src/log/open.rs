@@ -3,7 +3,8 @@
 //! Owns what the owner tells and is told, and the list of the files; `open_segments.rs` decides what
 //! is verified, cut and dropped, `recovery.rs` says what bytes are. Indexes, snapshots and checkpoints are never evidence: on
 //! any doubt they are made anew from the batches. Nothing below the recovery point is ever cut or
-//! dropped. Blocking; tested in `tests/log_recovery.rs` and `tests/log_model.rs`.
+//! dropped. Blocking; tested in `tests/log_recovery.rs`,
+//! `tests/log_recovery_point.rs` and `tests/log_model.rs`.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -41,9 +42,10 @@ pub struct OpenOptions {
 /// What was found and done while opening.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
-    /// Segments whose batches were all verified.
+    /// Segments all of whose batches were looked at: verified from the recovery point on, their headers read
+    /// below it.
     pub scanned_segments: usize,
-    /// Bytes of batches verified.
+    /// Bytes of batches whose checksums were verified.
     pub scanned_bytes: u64,
     /// Segments whose indexes were missing or doubtful and were made anew.
     pub rebuilt_indexes: usize,
@@ -182,12 +184,14 @@ impl Log {
     /// Opens the log in `dir`, which is created if it does not exist, with a first segment at the
     /// log start offset if it has none.
     ///
-    /// After an unclean stop the segments from the recovery point's on are verified and the log is
-    /// cut at the first batch that does not make sense. The rest is then durable.
+    /// After an unclean stop the batches from the recovery point on are verified and the log is
+    /// cut at the first that does not make sense. The rest is then durable. Of the batches below, in the
+    /// segment that the recovery point lies in, the headers must make sense; damage behind those is noticed
+    /// when it is read. After a failed sync the whole segment is verified.
     ///
     /// # Errors
     ///
-    /// Where storage fails, or what was flushed is damaged or missing. Nothing below the recovery
+    /// Where storage fails, or what was flushed is found damaged or missing. Nothing below the recovery
     /// point has been changed then.
     pub fn open(
         dir: &Path,
@@ -199,7 +203,7 @@ impl Log {
         Opening::new(dir, id, &config, options, storage).open()
     }
 
-    /// Opens a log as [`open`](Self::open) does after an unclean stop, but verifies every batch, and
+    /// Opens a log as [`open`](Self::open) does after an unclean stop, but verifies every batch of every segment, and
     /// cuts the log at the first that makes no sense or is missing even where it was flushed. The
     /// offsets from there on are given again.
     ///

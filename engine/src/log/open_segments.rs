@@ -19,7 +19,7 @@ use super::open::{
     sync_names,
 };
 use super::producer_snapshot;
-use super::recovery::{Check, Defect, OffsetRange, Walk, WalkEnd, walk};
+use super::recovery::{Defect, OffsetRange, Walk, WalkEnd, walk};
 use super::segment_checkpoint::{IndexChecksums, SegmentRecord, checksums};
 use super::time_index::TimeIndex;
 use super::txn_index::TransactionIndex;
@@ -104,6 +104,15 @@ impl Opening<'_> {
         self.known.get(base).map_or(Offset(0), |record| record.end)
     }
 
+    /// From where on the checksums of a segment's batches must hold: below, all was flushed. Where damage is
+    /// looked for, or a sync has failed since, all of them must.
+    fn verify_from(&self, base: Offset) -> Offset {
+        if self.repair || self.sync_failed {
+            return base;
+        }
+        self.options.recovery_point.max(self.known_end(base))
+    }
+
     /// A log of one empty segment at the log start offset: there are no segments yet, or all of them
     /// lie below it, and their offsets must not be given again.
     pub(super) fn start_anew(
@@ -170,7 +179,7 @@ impl Opening<'_> {
             } else {
                 let position = u64::from(segment.rewind_below(limit));
                 let bounds = (position, len_bytes, limit);
-                self.walk_into(&mut segment, bounds, Check::Headers, None)?
+                self.walk_into(&mut segment, bounds, None, None)?
             };
             if self.is_believed(&segment, next_base, walked, len_bytes) {
                 let record = SegmentRecord {
@@ -202,7 +211,8 @@ impl Opening<'_> {
         let rolled_without = verify && follows && missing;
         let snapshot = rolled_without.then(|| producer_snapshot::encode(&state.producers));
         let bounds = (0, len_bytes, limit);
-        let walked = self.walk_into(&mut segment, bounds, Check::Checksums, Some(&mut state))?;
+        let verify_from = Some(self.verify_from(base));
+        let walked = self.walk_into(&mut segment, bounds, verify_from, Some(&mut state))?;
         self.check_damage(base, next_base, &walked, len_bytes)?;
         self.walked = Some((walked.next_offset, state));
         // What was read may still be in the page cache only.
@@ -218,7 +228,7 @@ impl Opening<'_> {
             put.map_err(|source| io_error("write", path, source))?;
             self.invalid_snapshots.retain(|&invalid| invalid != base);
         }
-        self.report.scanned_bytes += walked.position;
+        self.report.scanned_bytes += walked.verified_bytes;
         self.report.scanned_segments += 1;
         self.report.rebuilt_indexes += usize::from(!verify);
         Ok(Opened {
@@ -272,7 +282,7 @@ impl Opening<'_> {
         &mut self,
         segment: &mut LogSegment,
         (position, end, limit): (u64, u64, Offset),
-        check: Check,
+        verify_from: Option<Offset>,
         mut state: Option<&mut State>,
     ) -> Result<WalkEnd, OpenError> {
         let offsets = OffsetRange {
@@ -284,7 +294,7 @@ impl Opening<'_> {
             position,
             end,
             offsets,
-            check,
+            verify_from,
         };
         let interval = self.config.index_interval_bytes;
         // A batch at the position of an index entry must be the entry's.
@@ -391,7 +401,7 @@ impl Opening<'_> {
                 from: segment.base_offset,
                 limit,
             },
-            check: Check::Headers,
+            verify_from: None,
         };
         let mut first = None;
         let walked = walk(self.storage, bounds, |header, _, _| {

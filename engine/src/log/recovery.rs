@@ -2,9 +2,9 @@
 //!
 //! Pure functions over bytes, and [`walk`], which feeds them from a file. A walk stops at the
 //! first batch that makes no sense; zeros to the end are a normal tail, since files may be
-//! extended ahead of the data. Knows no indexes and decides nothing about what it finds. Memory
-//! is bounded by the chunk, whatever lengths the bytes claim. Tested below, in
-//! `tests/log_recovery.rs` and by fuzzing.
+//! extended ahead of the data. What lies between headers is read only where a checksum is to hold.
+//! Knows no indexes and decides nothing about what it finds. Memory is bounded by the chunk, whatever
+//! lengths the bytes claim. Tested in `tests/log_recovery.rs`, `tests/log_recovery_point.rs` and by fuzzing.
 
 use std::io;
 
@@ -14,6 +14,10 @@ use crate::types::Offset;
 
 /// Bytes read at once; a batch that is larger is checked in pieces of this size.
 pub(super) const CHUNK_BYTES: usize = 256 * 1024;
+/// Bytes read at a header that lies far from the one before: a page, the least that a disk reads.
+const HEADER_CHUNK_BYTES: usize = 4096;
+/// The largest batch that is read over rather than skipped: a read costs as much as a few thousand bytes of one.
+const READ_OVER_BYTES_MAX: usize = 2 * HEADER_CHUNK_BYTES;
 /// Where the bytes begin that the checksum covers.
 const CRC_START: usize = 21;
 /// The largest batch looked into where only headers matter: a control batch has two short fields.
@@ -120,15 +124,6 @@ pub(super) fn examine(bytes: &[u8], left_bytes: u64, range: OffsetRange) -> Verd
     Verdict::Batch(header)
 }
 
-/// How much of a batch is believed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Check {
-    /// Headers that make sense are enough.
-    Headers,
-    /// Checksums must hold.
-    Checksums,
-}
-
 /// The part of a file to walk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Walk {
@@ -138,7 +133,26 @@ pub(super) struct Walk {
     /// The end of the file, or of the part that matters.
     pub(super) end: u64,
     pub(super) offsets: OffsetRange,
-    pub(super) check: Check,
+    /// Checksums must hold from here on; none need to where there is no such offset.
+    ///
+    /// A batch that ends at or below it needs a header that makes sense and that the next one follows
+    /// without a gap: a header that is wrong about its end does not have that. Where it has not, as at a
+    /// gap that compaction left, its checksum must hold, and so must a control batch's, which says what
+    /// becomes of others.
+    pub(super) verify_from: Option<Offset>,
+}
+
+impl Walk {
+    /// How much to read at a header that is not at hand, behind a batch of so many bytes that ended before
+    /// `next_offset`.
+    fn chunk_bytes(&self, before_bytes: usize, next_offset: Offset) -> usize {
+        let is_header_enough = self.verify_from.is_none_or(|from| next_offset < from);
+        if is_header_enough && before_bytes > READ_OVER_BYTES_MAX {
+            HEADER_CHUNK_BYTES
+        } else {
+            CHUNK_BYTES
+        }
+    }
 }
 
 /// Where a walk stopped.
@@ -150,6 +164,8 @@ pub(super) struct WalkEnd {
     pub(super) next_offset: Offset,
     /// What lies at the position, unless it is the end.
     pub(super) defect: Option<Defect>,
+    /// Of the batches before it, those whose checksums hold.
+    pub(super) verified_bytes: u64,
 }
 
 /// Walks the batches of a file and shows each to `visit`, with what was read of it (all of it for
@@ -173,46 +189,46 @@ pub(super) fn walk(
         position: walk.position,
         next_offset: walk.offsets.from,
         defect: None,
+        verified_bytes: 0,
     };
+    // Whatever lies before the first.
+    let mut before_bytes = usize::MAX;
     loop {
         let offsets = OffsetRange {
             from: at.next_offset,
             ..walk.offsets
         };
         let left = walk.end.saturating_sub(at.position);
+        let ended = |defect| Ok(WalkEnd { defect, ..at });
         let header = match examine(window.from(at.position), left, offsets) {
             Verdict::NeedMore(needed) => {
-                window.fill(storage, at.position)?;
+                let chunk_bytes = walk.chunk_bytes(before_bytes, at.next_offset);
+                window.fill(storage, at.position, chunk_bytes)?;
                 if window.bytes.len() < needed {
-                    return Ok(WalkEnd {
-                        defect: Some(Defect::Torn),
-                        ..at
-                    });
+                    return ended(Some(Defect::Torn));
                 }
                 continue;
             }
             Verdict::End => return Ok(at),
-            Verdict::Bad(defect) => {
-                return Ok(WalkEnd {
-                    defect: Some(defect),
-                    ..at
-                });
-            }
+            Verdict::Bad(defect) => return ended(Some(defect)),
             Verdict::Batch(header) => *header,
         };
         let len_bytes = header.len_bytes();
-        let whole = walk.check == Check::Checksums
-            || header.attributes().is_control() && len_bytes <= CONTROL_BYTES_MAX;
-        if whole && window.from(at.position).len() < len_bytes && len_bytes <= CHUNK_BYTES {
-            window.fill(storage, at.position)?;
-        }
-        if walk.check == Check::Checksums
-            && let Err(error) = verify(storage, &mut window, at.position, &header)?
+        let is_marker = header.attributes().is_control() && len_bytes <= CONTROL_BYTES_MAX;
+        let is_verified = match walk.verify_from {
+            Some(from) if header.next_offset() <= from && !is_marker => {
+                !leads_on(storage, &mut window, &walk, at.position, &header)?
+            }
+            from => from.is_some(),
+        };
+        if (is_verified || is_marker)
+            && window.from(at.position).len() < len_bytes
+            && len_bytes <= CHUNK_BYTES
         {
-            return Ok(WalkEnd {
-                defect: Some(error),
-                ..at
-            });
+            window.fill(storage, at.position, CHUNK_BYTES)?;
+        }
+        if is_verified && let Err(defect) = verify(storage, &mut window, at.position, &header)? {
+            return ended(Some(defect));
         }
         let seen = window.from(at.position);
         if !visit(&header, &seen[..seen.len().min(len_bytes)], at.position) {
@@ -220,7 +236,26 @@ pub(super) fn walk(
         }
         at.position += len_bytes as u64;
         at.next_offset = header.next_offset();
+        at.verified_bytes += if is_verified { len_bytes as u64 } else { 0 };
+        before_bytes = len_bytes;
     }
+}
+
+/// Whether the batch at `position` is followed by another without a gap.
+fn leads_on(
+    storage: &mut dyn Storage,
+    window: &mut Window,
+    walk: &Walk,
+    position: u64,
+    header: &BatchHeader,
+) -> io::Result<bool> {
+    let (len_bytes, next_offset) = (header.len_bytes(), header.next_offset());
+    let next = position + len_bytes as u64;
+    if window.from(next).len() < BATCH_HEADER_LEN {
+        window.fill(storage, next, walk.chunk_bytes(len_bytes, next_offset))?;
+    }
+    let next = BatchHeader::peek(window.from(next));
+    Ok(next.is_ok_and(|next| next.base_offset() == next_offset))
 }
 
 /// Verifies the checksum of the batch at `position`, in pieces where it is larger than a chunk.
@@ -240,7 +275,7 @@ fn verify(
     let mut computed = 0;
     while at < end {
         if window.from(at).is_empty() {
-            window.fill(storage, at)?;
+            window.fill(storage, at, CHUNK_BYTES)?;
         }
         let piece = window.from(at);
         if piece.is_empty() {
@@ -275,10 +310,10 @@ impl Window {
         skip.and_then(|skip| self.bytes.get(skip..)).unwrap_or(&[])
     }
 
-    /// Reads a chunk from `position` on.
-    fn fill(&mut self, storage: &mut dyn Storage, position: u64) -> io::Result<()> {
-        let left = usize::try_from(self.end.saturating_sub(position)).unwrap_or(CHUNK_BYTES);
-        self.bytes.resize(left.min(CHUNK_BYTES), 0);
+    /// Reads a chunk of at most `chunk_bytes` from `position` on.
+    fn fill(&mut self, storage: &mut dyn Storage, position: u64, chunk_bytes: usize) -> io::Result<()> {
+        let left = usize::try_from(self.end.saturating_sub(position)).unwrap_or(chunk_bytes);
+        self.bytes.resize(left.min(chunk_bytes), 0);
         let read = storage.read_at(self.file, position, &mut self.bytes)?;
         self.bytes.truncate(read);
         self.start = position;

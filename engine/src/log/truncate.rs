@@ -17,7 +17,7 @@ use super::log::Log;
 use super::log_segment::{BatchFacts, SegmentPhase};
 use super::open::{OpenError, io_error, put_or_remove, remove_if_there, sync_names};
 use super::producer_snapshot;
-use super::recovery::{Check, Defect, OffsetRange, Walk, walk};
+use super::recovery::{Defect, OffsetRange, Walk, walk};
 use super::write_pipeline::{Poison, WrittenEnd};
 use crate::io::Storage;
 use crate::types::Offset;
@@ -267,7 +267,7 @@ impl Log {
             position,
             end,
             offsets,
-            check: Check::Headers,
+            verify_from: None,
         };
         let walked = walk(storage, bounds, |header, _, _| {
             let stays = header.last_offset() < offset;

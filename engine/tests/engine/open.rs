@@ -205,6 +205,32 @@ fn damage_below_the_recovery_point_makes_that_one_log_unavailable_and_is_never_c
 }
 
 #[test]
+fn a_turned_byte_of_a_record_below_the_recovery_point_is_told_to_its_reader() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = engine(&dir);
+    for value in ["fine", "precious", "fine"] {
+        append(&first.log("log").unwrap(), value, Durability::Flushed);
+    }
+    first.close().unwrap();
+    let path = segment(dir.path(), "log");
+    let mut bytes = fs::read(&path).unwrap();
+    let at = bytes.windows(8).position(|bytes| bytes == b"precious").unwrap();
+    bytes[at] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    fs::remove_file(dir.path().join(".kafka_cleanshutdown")).unwrap();
+
+    let second = engine(&dir);
+    let log = second.log("log").unwrap();
+    assert_eq!(log.offsets().log_end, Offset(3));
+    let mut batches = log.scan(Offset(0));
+    assert!(batches.next().unwrap().is_ok());
+    let refused = batches.next().unwrap();
+    assert!(
+        matches!(refused, Err(ReadError::Damaged { path: damaged, offset: Offset(1), .. }) if damaged == path)
+    );
+}
+
+#[test]
 fn a_log_that_does_not_open_can_be_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let first = engine(&dir);

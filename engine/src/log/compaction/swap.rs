@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::file_name::{FileKind, FileName, Suffix};
 use super::super::open::{OpenError, Opening, io_error, remove_if_there};
-use super::super::recovery::{Check, OffsetRange, Walk, walk};
+use super::super::recovery::{OffsetRange, Walk, walk};
 use crate::io::{DirEntry, OpenMode, Storage};
 use crate::types::Offset;
 
@@ -161,7 +161,7 @@ impl Opening<'_> {
                 from: base,
                 limit: Offset(base.0.saturating_add(i64::from(i32::MAX) + 1)),
             },
-            check: Check::Checksums,
+            verify_from: Some(base),
         };
         let walked = walk(self.storage, bounds, |_, _, _| true);
         self.storage.close(file);
