@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use ringlog_engine::config::LogConfig;
 use ringlog_engine::io::Storage as _;
 use ringlog_engine::io::sim_disk::{Fault, OpKind, SimDisk};
-use ringlog_engine::log::{Log, OpenError, OpenOptions};
+use ringlog_engine::log::{BegunAnew, Log, OpenError, OpenOptions, RecoveryReport};
 use ringlog_engine::record::{BatchHeader, RecordBatch};
 use ringlog_engine::testing::LogDriver;
 use ringlog_engine::types::{LogId, Offset, TimestampMs};
@@ -355,10 +355,56 @@ fn a_log_that_ends_below_its_start_begins_anew_there() {
     let disk = closed();
     let (mut driver, report) = LogDriver::open(config(), disk, options).unwrap();
     assert!(report.ended_below_recovery_point);
+    let begun = BegunAnew {
+        first_offset: Offset(0),
+        end: Offset(40),
+        log_start_offset: Offset(100),
+    };
+    assert_eq!(report.begun_anew, Some(begun));
     assert_eq!(segments(&driver.disk), [100]);
     assert_eq!(driver.append(1, 10).unwrap().base_offset, Offset(100));
     driver.settle();
     assert_eq!(driver.read_all(Offset(100), 1000).len(), 1);
+}
+
+#[test]
+fn an_empty_log_that_begins_at_its_start_has_lost_nothing() {
+    for log_start_offset in [0, 100] {
+        let options = OpenOptions {
+            log_start_offset: Offset(log_start_offset),
+            ..LogDriver::options(0, false)
+        };
+        let (_, report) = LogDriver::open(config(), SimDisk::new(), options).unwrap();
+        assert_eq!(report, RecoveryReport::default());
+    }
+}
+
+#[test]
+fn a_log_that_ends_below_its_start_is_not_begun_anew_where_more_was_flushed() {
+    let options = OpenOptions {
+        log_start_offset: Offset(100),
+        ..LogDriver::options(120, false)
+    };
+    let mut disk = closed();
+    let before = contents(&disk);
+    let last = *segments(&disk).last().unwrap();
+    let opened = Log::open(LogDriver::dir(), LogId(0), config(), options, &mut disk);
+    let Err(OpenError::Damaged {
+        path,
+        offset,
+        recovery_point,
+        ..
+    }) = opened
+    else {
+        panic!("what was flushed is gone");
+    };
+    assert_eq!((path, offset), (log_path(last), Offset(40)));
+    assert_eq!(recovery_point, Offset(120));
+    assert_eq!(contents(&disk), before, "nothing is removed");
+
+    let (log, report) = Log::repair(LogDriver::dir(), LogId(0), config(), options, &mut disk).unwrap();
+    assert_eq!(log.log_end_offset(), Offset(100));
+    assert_eq!(report.begun_anew.unwrap().end, Offset(40));
 }
 
 #[test]

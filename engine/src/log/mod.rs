@@ -42,7 +42,7 @@ mod zero_window;
 pub use append::{AppendError, AppendInfo};
 pub use locate::{Scan, ScanError, ScanPlan};
 pub use log::{Log, LogStartOffsetError};
-pub use open::{Cut, OpenError, OpenOptions, RecoveryReport};
+pub use open::{BegunAnew, Cut, OpenError, OpenOptions, RecoveryReport};
 pub use read::{Narrow, NarrowError, ReadError, ReadPlan};
 pub use recovery::Defect;
 pub use truncate::{CloseError, TruncateError};

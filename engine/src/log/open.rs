@@ -53,11 +53,25 @@ pub struct RecoveryReport {
     pub cut: Option<Cut>,
     /// Base offsets of segments that were removed: they lay beyond the cut, or the log ended below its start.
     pub dropped_segments: Vec<Offset>,
+    /// The log ended below its recorded start and began anew there; what it had was removed.
+    pub begun_anew: Option<BegunAnew>,
     /// Names in the directory that are not a log's; left alone.
     pub foreign: Vec<String>,
     /// After an unclean stop the log ended below its recovery point: records that were once flushed are
     /// gone, or a truncation was not recorded. The owner should say so.
     pub ended_below_recovery_point: bool,
+}
+
+/// A log that ended below its recorded start: a crash took what had been deleted on request and was not yet
+/// stable, or the start that was recorded is wrong. The owner should say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BegunAnew {
+    /// The first offset it had.
+    pub first_offset: Offset,
+    /// Where it ended, exclusive.
+    pub end: Offset,
+    /// Where it begins and ends now.
+    pub log_start_offset: Offset,
 }
 
 /// The end of the good part of a segment.

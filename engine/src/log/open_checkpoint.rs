@@ -11,7 +11,9 @@ use std::io::ErrorKind;
 use super::file_name::{FileKind, FileName, SEGMENT_CHECKPOINT, Suffix};
 use super::log_segment::LogSegment;
 use super::log_segments::LogSegments;
-use super::open::{Listing, OpenError, Opening, SIDE_FILE_BYTES_MAX, io_error, remove_if_there, sync_names};
+use super::open::{
+    BegunAnew, OpenError, Opening, SIDE_FILE_BYTES_MAX, io_error, remove_if_there, sync_names,
+};
 use super::recovery::Defect;
 use super::segment_checkpoint::SegmentCheckpoint;
 use crate::io::DirEntry;
@@ -79,23 +81,25 @@ impl Opening<'_> {
         })
     }
 
-    /// The segments, if the log does not end below what was flushed. Below its start nothing counts: where it
-    /// ends there, it begins anew at its start, as in Apache Kafka. A truncation to the start leaves that, and so
-    /// does a crash that took what was not flushed; after a clean stop a start above all there was is an error.
-    /// After an unclean one a truncation may not have been recorded.
+    /// Refuses a log that ends below what was flushed. Below its start nothing counts: where it ends there, it is to
+    /// begin anew at its start, as in Apache Kafka, and the report says so. A truncation to the start leaves that, and
+    /// so does a crash that took what was not flushed; after a clean stop a start above all there was is an error.
+    /// After an unclean one a truncation may not have been recorded, but none leaves an end below the start where
+    /// more than the start was flushed. `first_offset` is that of the first file there was.
     pub(super) fn check_end(
         &mut self,
-        segments: Option<LogSegments>,
-        listing: &Listing,
-    ) -> Result<LogSegments, OpenError> {
-        let log_start_offset = self.options.log_start_offset;
-        let recovery_point = self.options.recovery_point;
-        let active = segments.as_ref().map(LogSegments::active);
+        segments: Option<&LogSegments>,
+        first_offset: Option<Offset>,
+    ) -> Result<(), OpenError> {
+        let (log_start_offset, recovery_point) = (self.options.log_start_offset, self.options.recovery_point);
+        let active = segments.map(LogSegments::active);
         let end = active.map_or(log_start_offset, LogSegment::next_offset);
         self.report.ended_below_recovery_point = end < recovery_point;
-        let beyond_all = end < log_start_offset && log_start_offset > recovery_point;
-        let clean = self.options.clean_shutdown && !self.repair;
-        if clean && (beyond_all || end.max(log_start_offset) < recovery_point) {
+        let ends_below_start = end < log_start_offset;
+        let beyond_all = ends_below_start && log_start_offset > recovery_point;
+        let lost = end.max(log_start_offset) < recovery_point;
+        let clean = self.options.clean_shutdown;
+        if !self.repair && (clean && beyond_all || lost && (clean || ends_below_start)) {
             let base = active.map_or(log_start_offset, |segment| segment.base_offset);
             let until = recovery_point.max(log_start_offset);
             return Err(OpenError::Damaged {
@@ -106,10 +110,13 @@ impl Opening<'_> {
                 defect: Defect::Missing { until },
             });
         }
-        match segments {
-            Some(segments) if end >= log_start_offset => Ok(segments),
-            segments => self.start_anew(segments.as_ref(), listing),
-        }
+        let first_offset = first_offset.filter(|&first| ends_below_start && first < end);
+        self.report.begun_anew = first_offset.map(|first_offset| BegunAnew {
+            first_offset,
+            end,
+            log_start_offset,
+        });
+        Ok(())
     }
 
     /// Makes the file say what is known now: another broker's indexes have been looked at, others were

@@ -44,7 +44,9 @@ impl Opening<'_> {
     pub(super) fn open_segments(&mut self, listing: &Listing) -> Result<LogSegments, OpenError> {
         let stored = self.known.clone();
         let mut bases = listing.of(FileKind::Log);
-        self.remove_below_start(&mut bases, listing)?;
+        let first_offset = bases.first().copied();
+        let below_start = self.count_below_start(&bases, listing);
+        let below_start: Vec<Offset> = bases.drain(..below_start).collect();
         let whole = self.check_missing(&bases)?;
         let recovery_point = self.options.recovery_point;
         let below = bases.partition_point(|&base| base <= recovery_point);
@@ -75,7 +77,15 @@ impl Opening<'_> {
         if whole == 0 {
             self.drop_segments(&bases, listing)?;
         }
-        let segments = self.check_end(segments, listing)?;
+        self.check_end(segments.as_ref(), first_offset)?;
+        for base in below_start {
+            self.remove_segment(base, listing)?;
+        }
+        let log_start_offset = self.options.log_start_offset;
+        let segments = match segments {
+            Some(segments) if segments.active().next_offset() >= log_start_offset => segments,
+            segments => self.start_anew(segments.as_ref(), listing)?,
+        };
         self.put_segment_checkpoint(&stored, &segments)?;
         Ok(segments)
     }
@@ -115,11 +125,7 @@ impl Opening<'_> {
 
     /// A log of one empty segment at the log start offset: there are no segments yet, or all of them
     /// lie below it, and their offsets must not be given again.
-    pub(super) fn start_anew(
-        &mut self,
-        old: Option<&LogSegments>,
-        listing: &Listing,
-    ) -> Result<LogSegments, OpenError> {
+    fn start_anew(&mut self, old: Option<&LogSegments>, listing: &Listing) -> Result<LogSegments, OpenError> {
         if let Some(old) = old {
             let bases: Vec<Offset> = old.iter().map(|segment| segment.base_offset).collect();
             for segment in old.iter() {
@@ -481,10 +487,10 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Removes the segments that lie wholly below the log start, once there is a snapshot of the producers
+    /// How many of the segments lie wholly below the log start and go, where there is a snapshot of the producers
     /// at the first that stays. Some of those removed earlier may be back with the power, and others not: their
     /// batches say no more how far the producers have come.
-    fn remove_below_start(&mut self, bases: &mut Vec<Offset>, listing: &Listing) -> Result<(), OpenError> {
+    fn count_below_start(&self, bases: &[Offset], listing: &Listing) -> usize {
         let log_start_offset = self.options.log_start_offset;
         let first = bases
             .partition_point(|&base| base <= log_start_offset)
@@ -492,12 +498,7 @@ impl Opening<'_> {
         let known = bases
             .get(first)
             .is_some_and(|&base| listing.has(FileKind::Snapshot, base));
-        if known {
-            for base in bases.drain(..first) {
-                self.remove_segment(base, listing)?;
-            }
-        }
-        Ok(())
+        if known { first } else { 0 }
     }
 
     fn remove_segment(&mut self, base: Offset, listing: &Listing) -> Result<(), OpenError> {

@@ -302,6 +302,15 @@ impl Shard {
                 "a log ends below what had been flushed: the disk has lost records"
             );
         }
+        if let Some(begun) = &report.begun_anew {
+            tracing::warn!(
+                dir = %open.dir.display(),
+                first_offset = begun.first_offset.0,
+                end = begun.end.0,
+                log_start = begun.log_start_offset.0,
+                "a log ended below its recorded start and begins anew there: what it had was removed"
+            );
+        }
         // Zeros without a defect are those that a crash left ahead of the data.
         if let Some(cut) = &report.cut
             && let Some(defect) = &cut.defect
