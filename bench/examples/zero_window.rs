@@ -13,11 +13,17 @@ use ringlog_engine::config::LogConfig;
 use ringlog_engine::{Durability, Engine, EngineConfig, NewRecord};
 
 /// Writers, logs, bytes of a batch.
-const CASES: [(usize, usize, usize); 5] = [
+const CASES: [(usize, usize, usize); 11] = [
+    (8, 8, 256 << 10),
     (8, 8, 64 << 10),
     (8, 8, 16 << 10),
+    (8, 1, 256 << 10),
+    (8, 1, 64 << 10),
     (8, 1, 16 << 10),
     (8, 1, 1 << 10),
+    (1, 1, 1000 << 10),
+    (1, 1, 256 << 10),
+    (1, 1, 64 << 10),
     (1, 1, 16 << 10),
 ];
 

@@ -78,8 +78,8 @@ pub struct LogConfig {
     /// See [`FlushPolicy`] (`flush.policy`).
     pub flush_policy: FlushPolicy,
     /// A log that is appended to at a rate and flushed, under [`FlushPolicy::Group`] or on request, keeps
-    /// zeros written ahead of its data, at most so many bytes, which spares its syncs the metadata and writes each byte twice;
-    /// rounded down to a multiple of 4,096; 0 for none; default 8 MiB.
+    /// zeros written ahead of its data, at most so many bytes, which spares its syncs the metadata and writes each byte twice.
+    /// Not so while a sync covers more than 128 KiB on average. Rounded down to a multiple of 4,096; 0 for none; default 8 MiB.
     pub zero_window_bytes_max: u32,
     /// See [`TimestampType`] (`message.timestamp.type`).
     pub timestamp_type: TimestampType,

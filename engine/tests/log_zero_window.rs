@@ -157,6 +157,25 @@ fn zeros_begin_on_the_page_after_the_data_and_grow_while_they_are_used_up() {
 }
 
 #[test]
+fn a_log_whose_syncs_cover_much_has_no_zeros_and_gives_back_those_it_has() {
+    // So many of the batches lie in each sync.
+    let sync = |driver: &mut LogDriver, batches| {
+        for _ in 0..batches {
+            driver.append(1, 50_000).unwrap();
+        }
+        driver.settle();
+    };
+    let mut driver = LogDriver::new(LogConfig::default());
+    for (batches, zeros) in [(1, true), (2, true), (4, false), (2, false), (1, true)] {
+        // The average takes a while.
+        for _ in 0..30 {
+            sync(&mut driver, batches);
+        }
+        assert_eq!(has_zeros_behind(&driver), zeros, "{batches} batches a sync");
+    }
+}
+
+#[test]
 fn zeros_end_with_the_segment() {
     let segment_bytes = 500_000;
     let mut driver = fast(LogConfig {
@@ -471,14 +490,14 @@ fn a_disk_too_full_for_zeros_does_not_stall_the_log() {
     assert!(driver.log.poison().is_none() && !driver.log.is_stalled());
     let mut asked = 0;
     for second in 0..40 {
-        for _ in 0..3 {
-            driver.append(1, 100_000).unwrap();
+        for _ in 0..5 {
+            driver.append(1, 60_000).unwrap();
+            driver.turn();
+            let wants_zeros = zeros(&driver).is_some();
+            assert!(!wants_zeros || second >= 29, "none for half a minute");
+            asked += usize::from(wants_zeros);
+            driver.settle();
         }
-        driver.turn();
-        let wants_zeros = zeros(&driver).is_some();
-        assert!(!wants_zeros || second >= 29, "none for half a minute");
-        asked += usize::from(wants_zeros);
-        driver.settle();
         driver.now.0 += 1000;
     }
     assert!(asked > 0, "and then again");

@@ -110,6 +110,8 @@ pub(super) struct WritePipeline {
     /// To be flushed whatever the policy says.
     flush_wanted: Offset,
     flush_due: Option<TimestampMs>,
+    /// Written since the last sync was asked for.
+    unsynced_bytes: u64,
     staged: VecDeque<StagedBatch>,
     /// Staged or in flight.
     unwritten_bytes: usize,
@@ -143,6 +145,7 @@ impl WritePipeline {
             flushed: end,
             flush_wanted: end,
             flush_due: None,
+            unsynced_bytes: 0,
             staged: VecDeque::new(),
             unwritten_bytes: 0,
             write: None,
@@ -489,6 +492,7 @@ impl WritePipeline {
             || self.flushed < self.flush_wanted
             || rolled && up_to == segment.next_offset();
         if wanted {
+            self.zeros.handle_sync(std::mem::take(&mut self.unsynced_bytes));
             self.push(
                 Operation::Sync { up_to },
                 IoOp::Sync { file: segment.file },
@@ -501,6 +505,7 @@ impl WritePipeline {
     pub(super) fn handle_write(&mut self) {
         let group = self.write.take().expect("an unwritten group is kept");
         self.unwritten_bytes -= group.len_bytes;
+        self.unsynced_bytes += group.len_bytes as u64;
         self.written = group.next_offset;
         let len_bytes = u32::try_from(group.len_bytes).expect("a group lies within a segment");
         self.written_end = WrittenEnd {

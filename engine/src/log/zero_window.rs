@@ -1,8 +1,8 @@
 //! The window of zeros ahead of a log's data: whether there is one, how large, and when it goes.
 //!
 //! A durable write into zeros that are on disk changes no metadata, one that appends does each time. Owns
-//! the policy: a log that is appended to at a rate, and flushed, owns zeros, an idle, slow or unflushed one none, and only the file
-//! that is appended to has any. Knows no requests and no clock (`write_pipeline.rs` makes the requests).
+//! the policy: a log that is appended to at a rate, and flushed, a little at a time, owns zeros, an idle, slow or unflushed one none,
+//! nor one whose syncs cover much, and only the file that is appended to has any. Knows no requests and no clock (`write_pipeline.rs` makes the requests).
 //! Data never goes where zeros are on their way. Whatever may have extended the file counts as zeros until
 //! the file has been cut. Tested in `tests/log_zero_window.rs`.
 
@@ -21,6 +21,13 @@ const IDLE_MS: i64 = 10_000;
 const DOUBLE_MS: i64 = 200;
 /// A window that lasts for longer is halved.
 const HALVE_MS: i64 = 2000;
+/// Where syncs cover more bytes than this on average there are no zeros: writing them takes more of the disk than
+/// a change of metadata for so many bytes does.
+const SYNC_BYTES_MAX: u64 = 128 * 1024;
+/// A first window is for syncs of less: its syncs are shorter, and cover less.
+const SYNC_BYTES_START: u64 = 96 * 1024;
+/// Syncs that the average looks back on.
+const SYNCS_AVERAGED: u64 = 8;
 /// After a full disk there are no more zeros for so long.
 const FULL_MS: i64 = 30_000;
 
@@ -72,6 +79,8 @@ pub(super) struct ZeroWindow {
     flush_wanted: bool,
     /// When someone last did.
     flush_wanted_at: Option<TimestampMs>,
+    /// Bytes that a sync covers, on average.
+    sync_bytes: u64,
     /// When zeros were asked for last.
     refilled_at: Option<TimestampMs>,
     /// When the log was last known to have appended enough, and its position then.
@@ -99,7 +108,9 @@ impl ZeroWindow {
             self.full_until = Some(after(now, FULL_MS));
         }
         self.full_until = self.full_until.filter(|&until| now < until);
-        let keep = on && self.is_fast(tail, bytes_min, now);
+        let sync_bytes_max = self.zeros.map_or(SYNC_BYTES_START, |_| SYNC_BYTES_MAX);
+        let small = self.sync_bytes <= sync_bytes_max;
+        let keep = on && self.is_fast(tail, bytes_min, now) && small;
         if let Some(zeros) = &mut self.zeros {
             if zeros.cut == Cut::No && (!keep || zeros.segment != tail.segment) {
                 zeros.cut = Cut::Wanted;
@@ -166,6 +177,11 @@ impl ZeroWindow {
     /// Someone waits for a flush, whatever the policy.
     pub(super) fn handle_flush_wanted(&mut self) {
         self.flush_wanted = true;
+    }
+
+    /// A sync that covers so many bytes has been asked for.
+    pub(super) fn handle_sync(&mut self, bytes: u64) {
+        self.sync_bytes = (self.sync_bytes * (SYNCS_AVERAGED - 1) + bytes) / SYNCS_AVERAGED;
     }
 
     /// The zeros asked for are written.
