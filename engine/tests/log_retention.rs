@@ -242,6 +242,24 @@ fn refused_renaming_is_tried_again_at_the_next_look() {
 }
 
 #[test]
+fn a_truncation_leaves_the_snapshots_of_segments_whose_removal_was_refused() {
+    let mut driver = five_segments(config(Some(0), None));
+    driver.disk.fail_next(OpKind::Rename, ErrorKind::StorageFull);
+    assert_eq!(retain(&mut driver, 3), Some(Offset(3)));
+    driver.settle();
+    driver.log.truncate_to(Offset(4), &mut driver.disk).unwrap();
+    for base in [1, 2] {
+        let files = files_of(&driver, base);
+        let there = |extension: &str| files.contains(&format!("{base:020}.{extension}"));
+        assert_eq!(there("log"), there("snapshot"), "{files:?}");
+        assert!(there("log"));
+    }
+    retain(&mut driver, 3);
+    driver.settle();
+    assert_eq!(files_of(&driver, 2), Vec::<String>::new());
+}
+
+#[test]
 fn a_full_disk_does_not_keep_retention_from_making_room() {
     let mut driver = five_segments(config(Some(0), None));
     driver.append(1, 100).unwrap();

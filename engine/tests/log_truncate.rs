@@ -223,6 +223,34 @@ fn what_follows_a_cut_to_the_log_start_survives_a_kill() {
 }
 
 #[test]
+fn producers_are_remembered_where_a_cut_to_the_log_start_leaves_no_batch() {
+    let mut driver = LogDriver::new(LogConfig::default());
+    let (epoch, now) = (driver.epoch, driver.now);
+    let sent = || {
+        let mut builder = RecordBatchBuilder::new().producer(ProducerId(1), ProducerEpoch(0), Sequence(0));
+        builder.append(now, None, Some(b"v"), &[]).unwrap();
+        BytesMut::from(builder.build().unwrap().as_ref())
+    };
+    driver.log.append_as_leader(sent(), epoch, now).unwrap();
+    driver.append(2, 50).unwrap();
+    driver.settle();
+    driver
+        .log
+        .increment_log_start_offset(Offset(2), &mut driver.queue)
+        .unwrap();
+    driver.settle();
+    assert_eq!(truncate(&mut driver, 2), 2);
+    driver.disk.crash(|_| 0);
+    let options = OpenOptions {
+        log_start_offset: Offset(2),
+        ..LogDriver::options(2, false)
+    };
+    let (mut driver, _) = LogDriver::open(LogConfig::default(), driver.disk, options).unwrap();
+    let again = driver.log.append_as_leader(sent(), epoch, now).unwrap();
+    assert_eq!((again.duplicate, again.base_offset), (true, Offset(0)));
+}
+
+#[test]
 fn an_index_damaged_while_the_log_was_closed_does_not_move_the_cut() {
     let config = LogConfig {
         index_interval_bytes: 300,

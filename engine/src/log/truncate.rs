@@ -135,9 +135,21 @@ impl Log {
             log_start_offset,
         };
         let range = (place.segments.first().base_offset, place.log_end_offset());
+        // Those below the first segment go with segments whose removal is under way: without its snapshot
+        // one that a crash brings back would not tell how far the producers had come.
+        let snapshots: Vec<_> = snapshots
+            .into_iter()
+            .filter(|&offset| offset >= range.0)
+            .collect();
         let mut invalid = Vec::new();
         self.producers = load_producers(&self.dir, Some(place), range, &snapshots, &mut invalid, storage)?;
         remove_snapshots(place, &snapshots, &invalid, storage)?;
+        if end > place.log_end_offset() {
+            // The batches that stay lie below the log start, and the next start will let go of them.
+            let path = FileKind::Snapshot.path(&self.dir, end);
+            let put = storage.put_file(&path, &producer_snapshot::encode(&self.producers));
+            put.map_err(|source| io_error("write", path, source))?;
+        }
         Ok(end)
     }
 
