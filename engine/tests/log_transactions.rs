@@ -304,6 +304,46 @@ fn aborted_transactions_survive_every_stop_and_the_loss_of_their_index() {
 }
 
 #[test]
+fn aborted_transactions_are_known_whatever_a_crash_leaves_of_the_first_index_files() {
+    for completions in 0.. {
+        let mut world = World::new();
+        world.append(Some(1));
+        world.end(1, false);
+        while world.driver.log.segment_count() == 1 {
+            world.append(None);
+        }
+        let World {
+            mut driver,
+            sequences,
+        } = world;
+        driver.turn();
+        for _ in 0..completions {
+            if driver.disk.outstanding().next().is_some() {
+                driver.complete(0);
+                driver.turn();
+            }
+        }
+        let is_done = driver.disk.outstanding().next().is_none();
+        let recovery_point = driver.log.flushed_offset().0;
+        driver.disk.crash(|_| 0);
+        let options = LogDriver::options(recovery_point, false);
+        let (driver, _) = LogDriver::open(config(), driver.disk, options).unwrap();
+        let world = World { driver, sequences };
+        if recovery_point > 2 {
+            assert_eq!(
+                world.all_aborted(),
+                [(1, 0, 2)],
+                "after {completions} completions"
+            );
+        }
+        if is_done {
+            assert!(recovery_point > 2);
+            return;
+        }
+    }
+}
+
+#[test]
 fn an_index_of_another_broker_with_markers_beyond_its_segment_is_made_anew() {
     // Producer 5, from 0 to far beyond the end; sane but for that.
     let far = 1_i64 << 40;

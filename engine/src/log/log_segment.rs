@@ -215,10 +215,11 @@ impl LogSegment {
             end: self.next_offset,
             indexes: checksums([Some(&offsets), Some(&times), aborted.as_deref()]),
         };
+        // The one that may be missing comes first: a crash leaves no two of which it is missing by chance.
         let files = [
+            (FileKind::TransactionIndex, aborted),
             (FileKind::OffsetIndex, Some(offsets)),
             (FileKind::TimeIndex, Some(times)),
-            (FileKind::TransactionIndex, aborted),
         ];
         (files, record)
     }
