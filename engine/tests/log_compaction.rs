@@ -665,6 +665,22 @@ fn a_log_that_has_changed_meanwhile_does_not_take_the_new_segment() {
 }
 
 #[test]
+fn epochs_are_known_after_a_crash_though_their_batches_are_gone() {
+    let mut driver = LogDriver::new(config());
+    for epoch in 0..4 {
+        driver.epoch = LeaderEpoch(epoch);
+        put(&mut driver, "a", "1");
+        put(&mut driver, "a", "2");
+    }
+    roll(&mut driver);
+    clean(&mut driver);
+    let ends = |driver: &LogDriver| [0, 1, 2, 3].map(|e| driver.log.end_offset_for_epoch(LeaderEpoch(e)));
+    let known = ends(&driver);
+    assert_eq!(known[1], Some((LeaderEpoch(1), Offset(4))));
+    assert_eq!(ends(&restart(driver)), known);
+}
+
+#[test]
 fn truncation_and_the_stop_wait_for_a_replacement_in_flight() {
     let mut driver = worn();
     let new = half_way(&mut driver);

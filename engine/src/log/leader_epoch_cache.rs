@@ -46,6 +46,28 @@ impl LeaderEpochCache {
         true
     }
 
+    /// Takes in that a batch of `epoch` begins at `offset`, while a log is recovered in offset order. What was
+    /// known stays as far as the batch allows: compaction may have taken the batches that an epoch began with,
+    /// or all that it wrote. What the batch contradicts goes, with all that was known of later offsets.
+    pub fn learn(&mut self, epoch: LeaderEpoch, offset: Offset) {
+        if epoch <= LeaderEpoch::NONE || self.epoch_for(offset) == Some(epoch) {
+            return;
+        }
+        let agrees = |entry: &EpochEntry| entry.epoch <= epoch && entry.start_offset < offset;
+        let at = self.entries.partition_point(agrees);
+        match self.entries.get_mut(at) {
+            Some(next) if next.start_offset > offset && next.epoch == epoch => next.start_offset = offset,
+            Some(next) if next.start_offset > offset && next.epoch > epoch => {
+                let start_offset = offset;
+                self.entries.insert(at, EpochEntry { epoch, start_offset });
+            }
+            _ => {
+                self.entries.truncate(at);
+                self.assign(epoch, offset);
+            }
+        }
+    }
+
     /// The largest known epoch not above `epoch`, and its end (exclusive) in this log.
     ///
     /// That of the latest epoch is `log_end_offset`. For an epoch older than any known, it is the
@@ -137,6 +159,27 @@ mod tests {
             .iter()
             .map(|entry| (entry.epoch.0, entry.start_offset.0))
             .collect()
+    }
+
+    #[test]
+    fn what_a_batch_allows_stays_and_what_it_contradicts_goes() {
+        let known = [(1, 10), (3, 20), (5, 30)];
+        let learned = |epoch, offset| {
+            let mut cache = cache(&known);
+            cache.learn(LeaderEpoch(epoch), Offset(offset));
+            entries(&cache)
+        };
+        for (epoch, offset) in [(1, 19), (3, 29), (5, 30), (5, 99), (-1, 15)] {
+            assert_eq!(learned(epoch, offset), known);
+        }
+        assert_eq!(learned(7, 40), [(1, 10), (3, 20), (5, 30), (7, 40)]);
+        assert_eq!(learned(0, 5), [(0, 5), (1, 10), (3, 20), (5, 30)]);
+        assert_eq!(learned(1, 5), [(1, 5), (3, 20), (5, 30)]);
+        assert_eq!(learned(2, 15), [(1, 10), (2, 15), (3, 20), (5, 30)]);
+        assert_eq!(learned(3, 15), [(1, 10), (3, 15), (5, 30)]);
+        assert_eq!(learned(4, 15), [(1, 10), (4, 15)]);
+        assert_eq!(learned(1, 25), [(1, 10)]);
+        assert_eq!(learned(2, 20), [(1, 10), (2, 20)]);
     }
 
     #[test]

@@ -105,7 +105,7 @@ impl State {
     /// aborts.
     pub(super) fn update(&mut self, header: &BatchHeader, bytes: &[u8]) -> Option<AbortedTxn> {
         if let Some(epochs) = &mut self.epochs {
-            epochs.assign(header.partition_leader_epoch(), header.base_offset());
+            epochs.learn(header.partition_leader_epoch(), header.base_offset());
         }
         let ended = self.producers.update(header, marker(header, bytes));
         ended.as_ref().and_then(AbortedTxn::of)
@@ -131,18 +131,16 @@ fn stored_epochs(dir: &Path, storage: &mut dyn Storage) -> Result<Option<LeaderE
     }
 }
 
-/// The epochs of the batches below `end`: of their file, where it reads, and else of the batches of
-/// `place`, which is none where there are none below.
+/// The epochs of the batches of `place`, which is none where there are none: of their file, where it reads,
+/// which may speak of later ones as well, and else of the batches.
 pub(super) fn load_epochs(
     dir: &Path,
     place: Option<Place<'_>>,
-    end: Offset,
     storage: &mut dyn Storage,
 ) -> Result<LeaderEpochCache, OpenError> {
     let stored = stored_epochs(dir, storage)?;
     let known = stored.is_some();
     let mut epochs = stored.unwrap_or_default();
-    epochs.truncate_from_end(end);
     if let Some(place) = place.filter(|_| !known) {
         place.replay(place.log_start_offset, storage, |header, _| {
             epochs.assign(header.partition_leader_epoch(), header.base_offset());
@@ -151,13 +149,14 @@ pub(super) fn load_epochs(
     Ok(epochs)
 }
 
-/// Makes the file say what the epochs are from the log start on: what is flushed now is not looked at
-/// for epochs again.
+/// Makes the file say what the epochs are from the log start to its end: what is flushed now is not looked
+/// at for epochs again.
 pub(super) fn settle_epochs(
     place: Place<'_>,
     mut epochs: LeaderEpochCache,
     storage: &mut dyn Storage,
 ) -> Result<LeaderEpochCache, OpenError> {
+    epochs.truncate_from_end(place.log_end_offset());
     epochs.truncate_from_start(place.log_start_offset);
     if stored_epochs(place.dir, storage)?.unwrap_or_default() != epochs {
         let path = place.dir.join(LEADER_EPOCH_CHECKPOINT);

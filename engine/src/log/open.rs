@@ -348,7 +348,7 @@ impl Opening<'_> {
             }
         };
         let epochs = match epochs {
-            None if with_epochs => Some(load_epochs(self.dir, place, end, self.storage)?),
+            None if with_epochs => Some(load_epochs(self.dir, place, self.storage)?),
             epochs => epochs,
         };
         Ok(State { producers, epochs })
