@@ -665,6 +665,25 @@ fn a_log_that_has_changed_meanwhile_does_not_take_the_new_segment() {
 }
 
 #[test]
+fn a_pass_fails_for_nothing_where_its_segments_are_removed_meanwhile() {
+    let mut driver = worn();
+    let job = begin(&mut driver).unwrap();
+    let id = job.id();
+    let mut cleaner = Cleaner::start(job, ROOMY, &mut driver.disk, &mut |_| true).unwrap();
+    let start = Offset(segment_bases(&driver.disk)[1]);
+    driver
+        .log
+        .increment_log_start_offset(start, &mut driver.queue)
+        .unwrap();
+    driver.settle();
+    let missing = cleaner.next_segment(&mut driver.disk, &mut |_| true);
+    assert!(matches!(missing, Err(CompactionError::Io { .. })));
+    assert!(!driver.log.end_cleaning(id, None), "the log is not to blame");
+    clean(&mut driver);
+    assert_eq!(entries(&driver), worn_and_cleaned());
+}
+
+#[test]
 fn epochs_are_known_after_a_crash_though_their_batches_are_gone() {
     let mut driver = LogDriver::new(config());
     for epoch in 0..4 {

@@ -131,6 +131,7 @@ impl Log {
             }));
         }
         if !retired.is_empty() {
+            self.cleaning.handle_removal();
             self.pipeline.retire(retired, queue);
         }
     }

@@ -36,6 +36,8 @@ pub(in super::super) struct Cleaning {
     first_dirty_offset: Offset,
     last_id: CleaningId,
     current: Option<CleaningId>,
+    /// Segments of the job under way lie below the log start and are removed.
+    shortened: bool,
     swap: Option<Swap>,
 }
 
@@ -55,6 +57,7 @@ impl Cleaning {
             first_dirty_offset,
             last_id: CleaningId(0),
             current: None,
+            shortened: false,
             swap: None,
         }
     }
@@ -68,6 +71,11 @@ impl Cleaning {
     pub(in super::super) fn abandon(&mut self, end: Offset) {
         self.current = None;
         self.first_dirty_offset = self.first_dirty_offset.min(end);
+    }
+
+    /// The log's first segments are being removed: the job under way may not find them any more.
+    pub(in super::super) fn handle_removal(&mut self) {
+        self.shortened = true;
     }
 
     pub(in super::super) fn handle_step(&mut self, step: SwapStep) {
@@ -166,6 +174,7 @@ impl Log {
         let id = CleaningId(self.cleaning.last_id.0 + 1);
         self.cleaning.last_id = id;
         self.cleaning.current = Some(id);
+        self.cleaning.shortened = false;
         Some(CleaningJob {
             id,
             dir: self.dir.clone(),
@@ -225,14 +234,18 @@ impl Log {
     }
 
     /// The job is over: below `clean_end` every key has its latest record only, or, where there is none,
-    /// nothing has come of it but what was swapped in. Whether the job was not stale already.
+    /// nothing has come of it but what was swapped in. Whether nothing has happened to the log by which it had
+    /// to fail.
     pub fn end_cleaning(&mut self, id: CleaningId, clean_end: Option<Offset>) -> bool {
-        let current = self.cleaning.current == Some(id);
-        if current {
-            self.cleaning.current = None;
-            self.cleaning.first_dirty_offset = clean_end.unwrap_or(self.cleaning.first_dirty_offset);
+        if self.cleaning.current != Some(id) {
+            return false;
         }
-        current
+        self.cleaning.current = None;
+        let Some(clean_end) = clean_end else {
+            return !self.cleaning.shortened;
+        };
+        self.cleaning.first_dirty_offset = clean_end;
+        true
     }
 
     /// Below, every key had its latest record only when the log was cleaned last; to be checkpointed.

@@ -85,7 +85,7 @@ impl<L: CompactedLogs> Passes<L> {
         let outcome = match cleaned {
             Ok(Some(cleaner)) => PassOutcome::Cleaned(cleaner.stats()),
             Ok(None) | Err(CompactionError::Stopped) => PassOutcome::Stale,
-            // The log was deleted meanwhile, or cut: what was read is not what is there now.
+            // The log was deleted meanwhile, or cut at an end: what was to be read is not what is there now.
             Err(_) if !wanted => PassOutcome::Stale,
             Err(error) if error.is_storage_full() => PassOutcome::NoSpace(error),
             Err(error) => {
