@@ -595,6 +595,38 @@ fn a_producers_last_flushed_batch_stays_until_a_later_one_is_flushed() {
 }
 
 #[test]
+fn a_producers_last_flushed_batch_stays_until_its_next_epoch_is_flushed() {
+    let mut driver = LogDriver::new(config());
+    let (id, first) = (ProducerId(7), ProducerEpoch(0));
+    let of_producer = RecordBatchBuilder::new().producer(id, first, Sequence(0));
+    append(&mut driver, of_producer, &[("a", Some("1"))]);
+    put(&mut driver, "a", "2");
+    roll(&mut driver);
+    let marker = EndTxnMarker {
+        committed: true,
+        coordinator_epoch: 0,
+    };
+    let (leader_epoch, now) = (driver.epoch, driver.now);
+    let ended = driver
+        .log
+        .append_end_txn_marker(id, ProducerEpoch(1), marker, leader_epoch, now);
+    ended.unwrap();
+    // The power may take the marker now.
+    clean(&mut driver);
+    let kept = driver.read_all(Offset(0), 1 << 20)[0];
+    assert_eq!((kept.base_offset(), kept.producer_id()), (Offset(0), id));
+    put(&mut driver, "a", "3");
+    roll(&mut driver);
+    // Of a new producer there is nothing yet that has to stay.
+    let of_another = RecordBatchBuilder::new().producer(ProducerId(8), first, Sequence(0));
+    let batch = build(of_another, now, &[("b", Some("1"))]);
+    driver.log.append_as_leader(batch, leader_epoch, now).unwrap();
+    clean(&mut driver);
+    let kept = driver.read_all(Offset(0), 1 << 20)[0];
+    assert!(kept.base_offset() > Offset(0));
+}
+
+#[test]
 fn nothing_above_the_last_stable_offset_is_cleaned() {
     let mut driver = worn();
     let bases: Vec<i64> = segment_bases(&driver.disk);

@@ -214,6 +214,7 @@ impl Log {
         self.epochs_changed |= self
             .epochs
             .assign(header.partition_leader_epoch(), facts.base_offset);
+        self.cleaning.handle_append(header, &self.producers);
         let ended = self.producers.update(header, marker);
         let segment = self.segments.active_mut();
         if let Some(aborted) = ended.as_ref().and_then(AbortedTxn::of) {

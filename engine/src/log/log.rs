@@ -119,6 +119,7 @@ impl Log {
             }
             Operation::Sync { up_to } => {
                 self.pipeline.flushed = self.pipeline.flushed.max(up_to);
+                self.cleaning.handle_flush(self.pipeline.flushed);
                 self.seal_flushed_segments();
             }
             Operation::Create { segment } => {

@@ -7,15 +7,16 @@
 //! carried out on the old file and one made after on the new. Never above the last stable offset, and
 //! never in the active segment. Knows no threads and no clock. Tested in `tests/log_compaction.rs`.
 
-use std::collections::BTreeMap;
-
 use super::super::file_name::FileKind;
 use super::super::log::Log;
 use super::super::log_segment::{LogSegment, SegmentPhase};
 use super::super::operation::{Operation, SwapStep};
-use super::job::{CleanedSegment, CleaningId, CleaningJob, DirtySegment, LastOfProducer};
+use super::super::producer_state::ProducerState;
+use super::epoch_changes::EpochChanges;
+use super::job::{CleanedSegment, CleaningId, CleaningJob, DirtySegment};
 use super::swap::{replace, retired_paths, settle};
 use crate::io::{FileId, IoOp, IoQueue};
+use crate::record::BatchHeader;
 use crate::types::{Offset, TimestampMs};
 
 /// Parts of a whole that [`Dirtiness::ratio_ppm`] counts in.
@@ -38,6 +39,7 @@ pub(in super::super) struct Cleaning {
     current: Option<CleaningId>,
     /// Segments of the job under way lie below the log start and are removed.
     shortened: bool,
+    epoch_changes: EpochChanges,
     swap: Option<Swap>,
 }
 
@@ -58,6 +60,7 @@ impl Cleaning {
             last_id: CleaningId(0),
             current: None,
             shortened: false,
+            epoch_changes: EpochChanges::default(),
             swap: None,
         }
     }
@@ -67,10 +70,20 @@ impl Cleaning {
         self.swap.is_some()
     }
 
-    /// Makes the job under way stale; nothing at or above `end` is clean any more.
+    /// Makes the job under way stale: the log was cut to `end` and is flushed. Nothing above is clean any more.
     pub(in super::super) fn abandon(&mut self, end: Offset) {
         self.current = None;
         self.first_dirty_offset = self.first_dirty_offset.min(end);
+        self.epoch_changes.clear();
+    }
+
+    /// Takes in a batch or marker that is being appended, before the producers do.
+    pub(in super::super) fn handle_append(&mut self, header: &BatchHeader, producers: &ProducerState) {
+        self.epoch_changes.handle_append(header, producers);
+    }
+
+    pub(in super::super) fn handle_flush(&mut self, flushed: Offset) {
+        self.epoch_changes.handle_flush(flushed);
     }
 
     /// The log's first segments are being removed: the job under way may not find them any more.
@@ -138,7 +151,7 @@ impl Log {
     }
 
     /// Begins to clean what [`dirtiness`](Self::dirtiness) speaks of; none where a file of a segment is
-    /// just being written, a producer's batches are not flushed yet, or there is nothing to clean. The job before, if it has not come to its end,
+    /// just being written, more of a producer has to be flushed first, or there is nothing to clean. The job before, if it has not come to its end,
     /// is stale from now on.
     pub fn begin_cleaning(&mut self, last_stable_offset: Offset, now: TimestampMs) -> Option<CleaningJob> {
         let delete_retention_ms = self.config.compaction.as_ref()?.delete_retention_ms;
@@ -158,19 +171,14 @@ impl Log {
         }
         // A batch that a crash may take does not make up for the one before it.
         let flushed = self.pipeline.flushed;
-        let mut last_of_producers = BTreeMap::new();
-        for (id, entry) in self.producers.iter() {
-            let last_flushed = entry.batches.iter().rfind(|batch| batch.last_offset < flushed);
-            let last = match last_flushed {
-                Some(batch) => LastOfProducer::Batch(batch.last_offset),
-                None if entry.batches.is_empty() => LastOfProducer::Marker(entry.epoch),
-                None => {
-                    self.pipeline.want_flush(self.log_end_offset);
-                    return None;
-                }
-            };
-            last_of_producers.insert(id, last);
-        }
+        let last_of_producers = self
+            .cleaning
+            .epoch_changes
+            .last_of_producers(&self.producers, flushed);
+        let Some(last_of_producers) = last_of_producers else {
+            self.pipeline.want_flush(self.log_end_offset);
+            return None;
+        };
         let id = CleaningId(self.cleaning.last_id.0 + 1);
         self.cleaning.last_id = id;
         self.cleaning.current = Some(id);

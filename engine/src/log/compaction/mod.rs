@@ -7,6 +7,7 @@
 
 mod cleaned_writer;
 mod cleaner;
+mod epoch_changes;
 mod job;
 mod log_cleaning;
 mod offset_map;
