@@ -1,4 +1,5 @@
-//! A log against a model of it, many runs that each follow from a seed.
+//! A log against a model of it, many runs that each follow from a seed: plain logs, and ones with zeros ahead of
+//! their data, with retention, with transactions and compaction.
 //!
 //! `RINGLOG_SEEDS=1000..500000 cargo test --release -p ringlog-engine --test log_model` searches further. A
 //! seed that fails is kept below, with the name of what was wrong.
@@ -33,6 +34,26 @@ const RETAINING_REGRESSIONS: &[(&str, u64)] = &[(
     "a truncation forgot files whose removal had been refused, and those of later segments went before them",
     1358,
 )];
+
+/// The same of logs that are compacted.
+const COMPACTING_REGRESSIONS: &[(&str, u64)] = &[
+    (
+        "a truncation that left no batch above the log start, and a crash, lost the producers",
+        65,
+    ),
+    (
+        "a recovery took the first batches that compaction had left for the beginnings of their epochs",
+        417,
+    ),
+    (
+        "a pass whose segments went below the log start meanwhile failed, and its log was left alone for good",
+        6000,
+    ),
+    (
+        "a pass took a producer's last flushed batch for the sake of a marker that a crash took",
+        13_938,
+    ),
+];
 
 fn run(name: &str, seed: u64, run_seed: fn(u64, usize)) {
     let agrees = std::panic::catch_unwind(|| run_seed(seed, STEPS));
@@ -70,6 +91,16 @@ fn faults_that_were_found_once_stay_corrected() {
     }
     for (name, seed) in RETAINING_REGRESSIONS {
         run(name, *seed, LogModel::run_retaining_seed);
+    }
+    for (name, seed) in COMPACTING_REGRESSIONS {
+        run(name, *seed, LogModel::run_compacting_seed);
+    }
+}
+
+#[test]
+fn a_log_that_is_compacted_agrees_with_its_model() {
+    for seed in seeds() {
+        run("found now", seed, LogModel::run_compacting_seed);
     }
 }
 

@@ -1,23 +1,26 @@
 //! A log against a model of it: any order of appends, completions, failing storage, truncations, clean
-//! restarts, kills and power losses.
+//! restarts, kills and power losses; where asked for, retention, transactions and compaction
+//! (`log_model/compacting.rs`).
 //!
 //! The model is the list of the batches' headers; a counter under their checksums tells them apart. What was
 //! flushed is there, in order, once, and no offset is given twice. What happens is chosen by the caller: by
 //! a seed in `tests/log_model.rs`, by a fuzzer's bytes in the fuzz target `log_ops`. Panics where the log and
 //! the model differ.
 
-use std::collections::BTreeSet;
+mod compacting;
+mod restarts;
+
 use std::io::ErrorKind;
 
 use bytes::BytesMut;
 
+use self::compacting::Compacting;
 use super::LogDriver;
 use crate::config::{FlushPolicy, LogConfig};
-use crate::io::IoQueue;
 use crate::io::sim_disk::{OpKind, Random, SimDisk};
-use crate::log::{AppendError, Log, OpenOptions};
+use crate::log::AppendError;
 use crate::record::{BatchHeader, RecordBatch, RecordBatchBuilder};
-use crate::types::{LogId, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs};
+use crate::types::{Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs};
 
 const PRODUCER: ProducerId = ProducerId(3);
 /// Longer than a log waits between two tries on a full disk.
@@ -43,25 +46,43 @@ pub struct LogModel {
     start_reached: Offset,
     /// Zeros are kept ahead of the data.
     zeros: bool,
+    /// With compaction.
+    compacting: Option<Compacting>,
 }
 
 impl LogModel {
-    /// As [`run_seed`](Self::run_seed), of a log that retention looks at now and then.
-    pub fn run_retaining_seed(seed: u64, steps: usize) {
-        let mut random = Random::new(seed);
-        let mut choose = |bound| random.index(bound);
-        let mut model = Self::new(&mut choose).with_retention();
-        for _ in 0..steps {
-            model = model.step(&mut choose);
-        }
-        model.finish();
-    }
-
     /// Runs `steps` steps that follow from `seed`, then stops the log and opens it again.
     pub fn run_seed(seed: u64, steps: usize) {
+        Self::run(seed, steps, Self::new);
+    }
+
+    /// As [`run_seed`](Self::run_seed), of a log that retention looks at now and then.
+    pub fn run_retaining_seed(seed: u64, steps: usize) {
+        Self::run(seed, steps, |choose| Self::new(choose).with_retention());
+    }
+
+    /// As [`run_seed`](Self::run_seed), for a log that keeps zeros ahead of its data.
+    pub fn run_seed_with_zeros(seed: u64, steps: usize) {
+        Self::run(seed, steps, |choose| Self::new(choose).with_zeros(choose(4)));
+    }
+
+    /// As [`run_seed`](Self::run_seed), of a log with transactions that is compacted; every other one has
+    /// retention as well.
+    pub fn run_compacting_seed(seed: u64, steps: usize) {
+        Self::run(seed, steps, |choose| {
+            let model = Self::new(choose).with_compaction(choose);
+            if choose(2) == 0 {
+                model.with_retention()
+            } else {
+                model
+            }
+        });
+    }
+
+    fn run(seed: u64, steps: usize, begin: impl FnOnce(Choose<'_>) -> Self) {
         let mut random = Random::new(seed);
         let mut choose = |bound| random.index(bound);
-        let mut model = Self::new(&mut choose);
+        let mut model = begin(&mut choose);
         for _ in 0..steps {
             model = model.step(&mut choose);
         }
@@ -91,6 +112,7 @@ impl LogModel {
             recorded_start: None,
             start_reached: Offset(0),
             zeros: false,
+            compacting: None,
         }
     }
 
@@ -100,17 +122,6 @@ impl LogModel {
     pub fn with_retention(mut self) -> Self {
         self.recorded_start = Some(self.driver.log.log_start_offset());
         self
-    }
-
-    /// As [`run_seed`](Self::run_seed), for a log that keeps zeros ahead of its data.
-    pub fn run_seed_with_zeros(seed: u64, steps: usize) {
-        let mut random = Random::new(seed);
-        let mut choose = |bound| random.index(bound);
-        let mut model = Self::new(&mut choose).with_zeros(choose(4));
-        for _ in 0..steps {
-            model = model.step(&mut choose);
-        }
-        model.finish();
     }
 
     /// Segments of many pages, and windows of a few.
@@ -130,13 +141,17 @@ impl LogModel {
             self.retain(choose);
             return self;
         }
+        if self.compacting.is_some() && choose(4) == 0 {
+            return self.compacting_step(choose);
+        }
         match choose(24) {
             0..=6 => {
                 let (records, idempotent) = (1 + number::<i32>(choose(3)), choose(2) == 1);
                 let scale = if self.zeros { 12 } else { 1 };
-                self.append(records, choose(256) * scale, idempotent);
+                let producer = idempotent.then_some((PRODUCER, false));
+                self.append(records, choose(256) * scale, producer);
             }
-            7 => self.resend(),
+            7 => self.resend((PRODUCER, false)),
             8 => self.driver.epoch.0 += 1,
             9 if self.zeros && choose(8) == 0 => self.driver.now.0 += 11_000,
             9 => self.driver.now.0 += number::<i64>(choose(256)) - 50,
@@ -188,30 +203,60 @@ impl LogModel {
         }
     }
 
-    fn batch(&mut self, records: i32, value_bytes: usize, sequence: Option<Sequence>) -> BytesMut {
+    fn batch(
+        &mut self,
+        records: i32,
+        value_bytes: usize,
+        producer: Option<(ProducerId, bool)>,
+        sequence: Sequence,
+    ) -> BytesMut {
         self.appended += 1;
         let mut builder = RecordBatchBuilder::new();
-        if let Some(sequence) = sequence {
-            builder = builder.producer(PRODUCER, ProducerEpoch(0), sequence);
+        if let Some((id, transactional)) = producer {
+            builder = builder.producer(id, self.epoch_of(id), sequence);
+            builder = if transactional {
+                builder.transactional()
+            } else {
+                builder
+            };
         }
-        let (key, value) = (self.appended.to_be_bytes(), vec![7; value_bytes]);
-        for _ in 0..records {
+        for index in 0..records {
+            let (key, value) = if self.compacting.is_some() {
+                compacting::record(self.appended, u64::from(index.unsigned_abs()), value_bytes)
+            } else {
+                (self.appended.to_be_bytes().to_vec(), Some(vec![7; value_bytes]))
+            };
             builder
-                .append(self.driver.now, Some(&key), Some(&value), &[])
+                .append(self.driver.now, Some(&key), value.as_deref(), &[])
                 .expect("a few small records fit");
         }
         BytesMut::from(builder.build().expect("a few small records fit").as_ref())
     }
 
-    fn last_idempotent(&self) -> Option<&BatchHeader> {
+    /// The last batch of a producer.
+    fn last_of(&self, producer: ProducerId) -> Option<&BatchHeader> {
         let mut latest_first = self.batches.iter().rev();
-        latest_first.find(|header| header.producer_id() == PRODUCER)
+        latest_first.find(|header| header.producer_id() == producer && !header.attributes().is_control())
     }
 
-    fn append(&mut self, records: i32, value_bytes: usize, idempotent: bool) {
-        let last = self.last_idempotent();
+    /// The latest epoch of a producer that the log knows.
+    fn epoch_of(&self, producer: ProducerId) -> ProducerEpoch {
+        let its_own = self
+            .batches
+            .iter()
+            .filter(|header| header.producer_id() == producer);
+        its_own
+            .map(BatchHeader::producer_epoch)
+            .max()
+            .unwrap_or(ProducerEpoch(0))
+    }
+
+    /// Appends a batch of a producer, if any, who may be in a transaction.
+    fn append(&mut self, records: i32, value_bytes: usize, producer: Option<(ProducerId, bool)>) {
+        let last = producer.and_then(|(id, _)| self.last_of(id));
+        let last = last.filter(|last| last.producer_epoch() == self.epoch_of(last.producer_id()));
         let next = last.map_or(Sequence(0), |last| last.last_sequence().plus(1));
-        let batch = self.batch(records, value_bytes, idempotent.then_some(next));
+        let batch = self.batch(records, value_bytes, producer, next);
         let mut stored = batch.clone();
         let driver = &mut self.driver;
         let end = driver.log.log_end_offset();
@@ -228,17 +273,15 @@ impl LogModel {
         let header = BatchHeader::peek(&stored).expect("the batch is sound");
         self.batches.push(*header);
         assert_eq!(driver.log.log_end_offset(), info.last_offset.plus(1));
+        self.note_batch(info.base_offset);
     }
 
     /// The producer did not see the answer and sends its last batch again.
-    fn resend(&mut self) {
-        let Some(last) = self.last_idempotent().copied() else {
-            return;
-        };
-        if last.base_offset() < self.driver.log.log_start_offset() {
-            return;
-        }
-        let batch = self.batch(last.records_count(), 1, Some(last.base_sequence()));
+    fn resend(&mut self, producer: (ProducerId, bool)) {
+        let last = self.last_of(producer.0).copied();
+        let last = last.filter(|last| last.producer_epoch() == self.epoch_of(producer.0));
+        let Some(last) = last else { return };
+        let batch = self.batch(last.records_count(), 1, Some(producer), last.base_sequence());
         let driver = &mut self.driver;
         match driver.log.append_as_leader(batch, driver.epoch, driver.now) {
             Ok(info) => assert_eq!((info.base_offset, info.duplicate), (last.base_offset(), true)),
@@ -278,6 +321,10 @@ impl LogModel {
         assert_eq!(moved.unwrap_or(before), start);
         self.start_reached = self.start_reached.max(start);
         assert!(before <= start && start <= committed.max(before));
+        if self.compacting.is_some() {
+            // Its segments are smaller than what was appended.
+            return;
+        }
         let oldest = ms.map_or(i64::MIN, |ms| driver.now.0 - ms);
         let is_gone = |b: &BatchHeader| b.last_offset() >= before && b.last_offset() < start;
         let is_young = |b: &BatchHeader| b.max_timestamp().0 >= oldest;
@@ -335,6 +382,9 @@ impl LogModel {
     }
 
     fn check_reads(&self, from: Offset, max_bytes: u32) {
+        if self.compacting.is_some() {
+            return self.check_kept(from, max_bytes);
+        }
         let written = self.driver.log.written_offset();
         let wanted = |batch: &&BatchHeader| batch.last_offset() >= from && batch.last_offset() < written;
         let wanted: Vec<_> = self.batches.iter().filter(wanted).copied().collect();
@@ -342,6 +392,9 @@ impl LogModel {
     }
 
     fn check_find(&self, timestamp: TimestampMs) {
+        if self.compacting.is_some() {
+            return;
+        }
         let start = self.driver.log.log_start_offset();
         let late = |b: &&BatchHeader| b.max_timestamp() >= timestamp && b.last_offset() >= start;
         let written = self.driver.log.written_offset();
@@ -374,6 +427,7 @@ impl LogModel {
 
     fn truncate(&mut self, offset: Offset) {
         self.settle();
+        let offset = offset.max(self.truncation_limit());
         let driver = &mut self.driver;
         let (start, old_end) = (driver.log.log_start_offset(), driver.log.log_end_offset());
         let truncated = driver.log.truncate_to(offset, &mut driver.disk);
@@ -389,115 +443,6 @@ impl LogModel {
         assert!(end <= offset);
         self.recovery_point = self.recovery_point.min(end);
         self.check_all();
-    }
-
-    fn restart(mut self, choose: Choose<'_>) -> Self {
-        let log = &self.driver.log;
-        let (written, flushed) = (log.written_offset(), log.flushed_offset());
-        match choose(4) {
-            0 => {
-                self.settle();
-                if self.driver.log.poison().is_some() {
-                    return self;
-                }
-                self = self.reopen();
-                self.check_all();
-                self
-            }
-            // Until the next start is told that a sync has failed, what memory shows counts for nothing.
-            1 if self.is_next_start_told() => {
-                self.driver.disk.kill();
-                self.recover(written)
-            }
-            _ => {
-                self.driver.disk.power_loss();
-                self.recover(flushed)
-            }
-        }
-    }
-
-    fn is_next_start_told(&self) -> bool {
-        let log = &self.driver.log;
-        let syncs = ["fdatasync", "cut"];
-        let failed_sync = |poison: &crate::log::Poison| {
-            let operation = &poison.error.operation;
-            syncs.iter().any(|sync| operation.starts_with(sync))
-        };
-        let told = self.driver.disk.bytes(&LogDriver::path("sync-failed")).is_some();
-        told || !log.poison().is_some_and(failed_sync)
-    }
-
-    /// A clean stop and start.
-    fn reopen(mut self) -> Self {
-        let log = &mut self.driver.log;
-        log.close(&mut self.driver.disk).expect("a still log closes");
-        let end = log.log_end_offset();
-        self.checkpoint();
-        let reopened = self.open(true);
-        assert_eq!(reopened.driver.log.log_end_offset(), end);
-        reopened
-    }
-
-    /// Opens after the disk has lost what it may lose: everything below `kept` is there.
-    fn recover(self, kept: Offset) -> Self {
-        let old_end = self.driver.log.log_end_offset();
-        let mut recovered = self.open(false);
-        let log = &recovered.driver.log;
-        let (start, end) = (log.log_start_offset(), log.log_end_offset());
-        assert!(kept <= end && end <= old_end, "{kept} <= {end} <= {old_end}");
-        assert_eq!(log.flushed_offset(), end);
-        recovered.batches.retain(|batch| batch.last_offset() < end);
-        let last = recovered.batches.last();
-        assert!(last.is_none_or(|last| last.next_offset().max(start) == end));
-        recovered.check_all();
-        recovered.check_no_rest();
-        recovered
-    }
-
-    /// Opening leaves nothing of segments that were being removed.
-    fn check_no_rest(&self) {
-        let names = self
-            .driver
-            .disk
-            .paths()
-            .filter_map(|path| path.file_name()?.to_str());
-        let names: BTreeSet<&str> = names.collect();
-        for name in &names {
-            let base = name.split_once("index").and_then(|_| name.get(..20));
-            let log = base.map(|base| format!("{base}.log"));
-            let is_rest = name.ends_with(".deleted") || log.is_some_and(|log| !names.contains(log.as_str()));
-            assert!(!is_rest, "{names:?}");
-        }
-    }
-
-    fn open(self, clean_shutdown: bool) -> Self {
-        let LogDriver {
-            log,
-            mut disk,
-            now,
-            epoch,
-            ..
-        } = self.driver;
-        let options = OpenOptions {
-            recovery_point: self.recovery_point,
-            log_start_offset: self.recorded_start.unwrap_or(log.log_start_offset()),
-            clean_shutdown,
-            now,
-        };
-        let (id, config) = (LogId(7), log.config().clone());
-        let (log, report) =
-            Log::open(LogDriver::dir(), id, config, options, &mut disk).expect("what is flushed is sound");
-        assert!(!clean_shutdown || (report.scanned_segments, &report.cut) == (0, &None));
-        Self {
-            driver: LogDriver {
-                log,
-                disk,
-                queue: IoQueue::new(),
-                now,
-                epoch,
-            },
-            ..self
-        }
     }
 }
 
