@@ -60,7 +60,7 @@ impl Default for CompactionConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfig {
     /// A segment is rolled before it would pass this many bytes (`segment.bytes`): 1 MiB (tests: any) to
-    /// 2 GiB - 1, default 1 GiB as in Kafka.
+    /// 2 GiB - 1, as which more counts; default 1 GiB as in Kafka.
     pub segment_bytes: u32,
     /// A segment whose first record is older than this is rolled at the next append (`segment.ms`),
     /// default 7 days.
@@ -88,7 +88,8 @@ pub struct LogConfig {
     pub timestamp_before_max_ms: i64,
     /// How far it may lie after (`message.timestamp.after.max.ms`), default 1 hour.
     pub timestamp_after_max_ms: i64,
-    /// An idempotent producer idle for longer is forgotten (`producer.id.expiration.ms`), default 1 day.
+    /// An idempotent producer idle for longer is forgotten (`producer.id.expiration.ms`), at the latest by the
+    /// next checkpoint but one; default 1 day.
     pub producer_id_expiration_ms: i64,
     /// Whether and when only the latest record of each key is kept (`cleanup.policy` with `compact`);
     /// records without a key are refused then. Default no.
@@ -115,12 +116,38 @@ impl Default for LogConfig {
     }
 }
 
+/// Kafka's positions within a segment are signed.
+const SEGMENT_BYTES_MAX: u32 = i32::MAX.unsigned_abs();
+
 impl LogConfig {
+    /// These settings, each within its bounds.
+    pub(crate) fn bounded(mut self) -> Self {
+        self.segment_bytes = self.segment_bytes.min(SEGMENT_BYTES_MAX);
+        self
+    }
+
     /// Whether a CreateTime timestamp is within the configured distance of `now`.
     #[must_use]
     pub fn accepts_timestamp(&self, timestamp: TimestampMs, now: TimestampMs) -> bool {
         timestamp == TimestampMs::NONE
             || (now.0.saturating_sub(timestamp.0) <= self.timestamp_before_max_ms
                 && timestamp.0.saturating_sub(now.0) <= self.timestamp_after_max_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_stays_below_what_kafkas_positions_reach() {
+        let bounded = |segment_bytes| {
+            let config = LogConfig {
+                segment_bytes,
+                ..LogConfig::default()
+            };
+            config.bounded().segment_bytes
+        };
+        assert_eq!([1, 1 << 30, u32::MAX].map(bounded), [1, 1 << 30, 2_147_483_647]);
     }
 }

@@ -104,7 +104,7 @@
 //! | what a reader holds | [`chunk_bytes`](engine::ReadConfig::chunk_bytes), default 256 KiB, or one batch; more while [`Batch`](engine::Batch)es are kept | |
 //! | what compaction takes | [`cleaner`](EngineConfig::cleaner), default 128 MiB, less for fewer records | a pass reaches less far |
 //! | a compressed batch unpacks to | 128 MiB | an error |
-//! | open files | one for each segment | the log does not open or roll: raise the limit ([`rt::limits`]) |
+//! | open segments | [`open_files_max`](EngineConfig::open_files_max), half of what the process may open; more while they are read, or written and not flushed | others are closed, and opened again when they are read |
 //! | a log's name | 200 bytes of `A-Z a-z 0-9 . _ -` | refused |
 //!
 //! # Threads, wakes, and cancelling

@@ -147,7 +147,9 @@ impl EngineShard {
             ShardMessage::Log(message) => self.handle_log(message),
             ShardMessage::Open(open) => self.open(*open),
             ShardMessage::Publish(reply) => {
+                let now = now();
                 for slot in self.slots.borrow_mut().values_mut() {
+                    slot.log.expire_producers(now);
                     self.put_checkpoint(slot);
                     self.flush_for_checkpoint(slot);
                 }

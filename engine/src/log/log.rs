@@ -342,7 +342,7 @@ impl Log {
 
     /// Changes the settings; what has been appended stays as it is.
     pub fn set_config(&mut self, config: LogConfig) {
-        self.config = config;
+        self.config = config.bounded();
     }
 
     pub(super) fn new_file(&mut self) -> FileId {

@@ -305,7 +305,7 @@ impl Opening<'_> {
         Ok(Log {
             id: self.id,
             dir: self.dir.to_owned(),
-            config: self.config.clone(),
+            config: self.config.clone().bounded(),
             segments,
             segment_checkpoint: std::mem::take(&mut self.known),
             producers,

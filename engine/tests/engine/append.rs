@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use ringlog_engine::config::LogConfig;
 use ringlog_engine::engine::{AppendError, ReadError};
 use ringlog_engine::record::RecordBatchBuilder;
 use ringlog_engine::rt::BackendChoice;
-use ringlog_engine::types::{Offset, TimestampMs};
+use ringlog_engine::types::{Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs};
 use ringlog_engine::{Durability, Engine, EngineConfig, NewRecord};
 
 use crate::{append, contents, engine};
@@ -114,6 +115,36 @@ fn a_ready_batch_is_stored_byte_for_byte_but_for_its_place() {
     assert_eq!(info.base_offset, Offset(1));
     let read = log.scan(Offset(1)).next().unwrap().unwrap();
     assert_eq!(read.bytes()[16..], batch[16..]);
+}
+
+#[test]
+fn an_idle_producer_is_forgotten_while_the_engine_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = EngineConfig {
+        checkpoint_interval: Duration::from_millis(20),
+        log: LogConfig {
+            producer_id_expiration_ms: 1,
+            ..EngineConfig::default().log
+        },
+        ..EngineConfig::default()
+    };
+    let engine = Engine::open(dir.path(), config).unwrap();
+    let log = engine.log("wal").unwrap();
+    let append = |sequence| {
+        let mut builder =
+            RecordBatchBuilder::new().producer(ProducerId(7), ProducerEpoch(0), Sequence(sequence));
+        builder.append(TimestampMs::NONE, None, Some(b"v"), &[]).unwrap();
+        log.append_batch(builder.build().unwrap(), Durability::Written)
+            .wait()
+    };
+    append(0).unwrap();
+    // While the producer is known there must be no gap.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while let Err(refused) = append(5) {
+        assert!(matches!(refused, AppendError::Refused(_)), "{refused}");
+        assert!(Instant::now() < deadline, "it is still known");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]
