@@ -21,6 +21,8 @@ const VERSION: u32 = 1;
 
 /// Producer ids given out with one durable write.
 const PRODUCER_ID_BLOCK: i64 = 1000;
+/// Ids from here on were made up by a client: they use up nothing, and those below never run out.
+const PRODUCER_IDS_END: i64 = 1 << 62;
 
 /// The stored metadata and its current image.
 #[derive(Debug)]
@@ -139,7 +141,7 @@ impl Catalog {
         }
         Ok(Self {
             path,
-            next_producer_id: stored.next_producer_id,
+            next_producer_id: stored.next_producer_id.clamp(0, PRODUCER_IDS_END),
             deleting,
             image: Arc::new(image),
         })
@@ -198,7 +200,7 @@ impl Catalog {
     /// The file system's; no ids are given out then.
     pub fn allocate_producer_ids(&mut self) -> Result<Range<i64>, CatalogError> {
         let first = self.next_producer_id;
-        let end = first.saturating_add(PRODUCER_ID_BLOCK);
+        let end = first + PRODUCER_ID_BLOCK;
         self.store(&self.image, end, &self.deleting)?;
         self.next_producer_id = end;
         Ok(first..end)
@@ -210,7 +212,10 @@ impl Catalog {
     ///
     /// The file system's.
     pub fn begin_producer_ids_after(&mut self, last: ProducerId) -> Result<(), CatalogError> {
-        let next = last.0.saturating_add(1);
+        if last.0 >= PRODUCER_IDS_END {
+            return Ok(());
+        }
+        let next = last.0 + 1;
         if next > self.next_producer_id {
             self.store(&self.image, next, &self.deleting)?;
             self.next_producer_id = next;
@@ -328,6 +333,12 @@ mod tests {
         reopened.begin_producer_ids_after(ProducerId(70_000)).unwrap();
         drop(reopened);
         assert_eq!(open().allocate_producer_ids().unwrap().start, 70_001);
+        // A client may write any, and no broker will have given out so many.
+        for made_up in [i64::MAX, PRODUCER_IDS_END] {
+            open().begin_producer_ids_after(ProducerId(made_up)).unwrap();
+        }
+        let later = open().allocate_producer_ids().unwrap();
+        assert!(later.start < 100_000 && !later.is_empty(), "{later:?}");
     }
 
     #[test]

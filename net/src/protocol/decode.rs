@@ -19,6 +19,10 @@ pub const ARRAY_MEMORY_MIN: usize = 1 << 20;
 /// Memory that the arrays of one message may take beyond [`ARRAY_MEMORY_MIN`], for each byte of its frame.
 pub const ARRAY_MEMORY_PER_BYTE: usize = 8;
 
+/// Memory that the arrays of one message may take however large it is: those of a fetch of 70,000 partitions. Answers
+/// take several times as much.
+pub const ARRAY_MEMORY_MAX: usize = 4 << 20;
+
 /// Why the bytes are not the value that they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Problem {
@@ -101,7 +105,8 @@ impl<'a> Reader<'a> {
     /// Reads `bytes` from their start; nothing beyond them can be reached.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
-        let memory_left = ARRAY_MEMORY_MIN.saturating_add(bytes.len().saturating_mul(ARRAY_MEMORY_PER_BYTE));
+        let for_bytes = bytes.len().saturating_mul(ARRAY_MEMORY_PER_BYTE);
+        let memory_left = ARRAY_MEMORY_MIN.saturating_add(for_bytes).min(ARRAY_MEMORY_MAX);
         Self {
             bytes,
             position: 0,
@@ -398,6 +403,21 @@ mod tests {
             problem(array(2 * count_max)),
             (0, Problem::CountBeyondMemory { count })
         );
+    }
+
+    #[test]
+    fn array_of_a_large_message_takes_no_more_memory_than_any_message_may() {
+        let array = |count: usize| {
+            let mut bytes = u32::try_from(count).unwrap().to_be_bytes().to_vec();
+            // Empty strings of two bytes, and bytes that nobody reads.
+            bytes.resize(4 + 2 * count + (16 << 20), 0);
+            let strings = Reader::new(&bytes).nullable_array::<&str>(PLAIN)?;
+            Ok(strings.map(|strings| strings.len()))
+        };
+        let count = ARRAY_MEMORY_MAX / size_of::<&str>();
+        assert_eq!(array(count), Ok(Some(count)));
+        let count = count + 1;
+        assert_eq!(problem(array(count)), (0, Problem::CountBeyondMemory { count }));
     }
 
     #[test]

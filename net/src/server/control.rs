@@ -169,16 +169,20 @@ impl Control {
         let config = view.config.log_config(&topic.configs);
         let mut replies = Vec::new();
         for id in topic.partition_ids().skip(from) {
-            let dir = match self.dir.create_partition(&topic.name, id.partition, topic.id) {
+            let recorded = last_run.map(|last_run| recorded(topic, id, last_run));
+            let flushed = recorded.map_or(Offset(0), |log| log.recovery_point);
+            let dir = match self
+                .dir
+                .create_partition(&topic.name, id.partition, topic.id, flushed)
+            {
                 Ok(dir) => dir,
                 Err(error) => {
                     replies.push(Err(error));
                     continue;
                 }
             };
-            let recorded = last_run.map(|last_run| recorded(topic, id, last_run));
             let options = OpenOptions {
-                recovery_point: recorded.map_or(Offset(0), |log| log.recovery_point),
+                recovery_point: flushed,
                 log_start_offset: recorded.map_or(Offset(0), |log| log.log_start_offset),
                 clean_shutdown: last_run.is_some_and(|run| run.clean),
                 now: wall_clock(),
@@ -275,18 +279,19 @@ impl Control {
                 let _ = reply.send(self.catalog.allocate_producer_ids());
             }
             ControlRequest::Checkpoint(reply) => {
-                self.checkpoint().await;
-                let _ = reply.send(());
+                let _ = reply.send(self.checkpoint().await);
             }
         }
     }
 
-    /// Stores where every log begins and how far it is durable.
-    pub(crate) async fn checkpoint(&self) {
+    /// Stores where every log begins and how far it is durable. Whether that has worked.
+    pub(crate) async fn checkpoint(&self) -> bool {
         let checkpoints = self.ask_all(ShardRequest::Checkpoint).await;
-        if let Err(error) = self.write_checkpoints(&checkpoints.concat()) {
+        let written = self.write_checkpoints(&checkpoints.concat());
+        if let Err(error) = &written {
             tracing::error!(%error, "checkpoints not written; a restart after a crash would scan more");
         }
+        written.is_ok()
     }
 
     fn write_checkpoints(&self, checkpoints: &[LogCheckpoint]) -> Result<(), DataDirError> {
@@ -428,7 +433,7 @@ pub(crate) async fn run(
                 Some(request) => control.handle(request).await,
                 None => return,
             },
-            _ = timer.tick() => control.checkpoint().await,
+            _ = timer.tick() => drop(control.checkpoint().await),
         }
     }
 }

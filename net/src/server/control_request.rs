@@ -36,7 +36,7 @@ pub(crate) enum ControlRequest {
     },
     AllocateProducerIds(oneshot::Sender<Result<Range<i64>, CatalogError>>),
     /// Store where every log begins and how far it is durable.
-    Checkpoint(oneshot::Sender<()>),
+    Checkpoint(oneshot::Sender<bool>),
 }
 
 /// A topic to create; `None` stands for the broker's default.

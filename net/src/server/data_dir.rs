@@ -262,14 +262,23 @@ impl DataDir {
     }
 
     /// Creates a partition's directory, if it is not there, with its `partition.metadata`, durably. One
-    /// that names another topic is refused.
+    /// that names another topic is refused, and so is a missing one of which records up to `flushed` were flushed.
     pub(crate) fn create_partition(
         &self,
         topic: &str,
         partition: i32,
         id: TopicId,
+        flushed: Offset,
     ) -> Result<PathBuf, DataDirError> {
         let dir = self.partition_path(topic, partition);
+        if flushed > Offset(0) && !dir.exists() {
+            return Err(DataDirError::Format {
+                path: dir,
+                problem: format!(
+                    "the directory is missing, and offsets up to {flushed} were in it; restore it, or delete the topic"
+                ),
+            });
+        }
         let path = dir.join(PARTITION_METADATA);
         let found = fs::read(&path).ok();
         match found.and_then(|bytes| PartitionMetadata::decode(&bytes).ok()) {
@@ -479,7 +488,8 @@ mod tests {
     fn a_retired_partition_waits_for_removal_and_is_no_partition() {
         let dir = tempfile::tempdir().unwrap();
         let data = DataDir::open(dir.path(), 1).unwrap();
-        data.create_partition("t", 0, TopicId([7; 16])).unwrap();
+        data.create_partition("t", 0, TopicId([7; 16]), Offset(0))
+            .unwrap();
         let found = FoundPartition {
             topic: "t".into(),
             partition: 0,

@@ -304,6 +304,7 @@ fn warn_of_unreachable(endpoints: Endpoints) {
 
 /// The signals that stop the broker.
 struct Signals {
+    hang_up: Signal,
     interrupt: Signal,
     terminate: Signal,
 }
@@ -311,6 +312,7 @@ struct Signals {
 impl Signals {
     fn new() -> std::io::Result<Self> {
         Ok(Self {
+            hang_up: signal(SignalKind::hangup())?,
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
         })
@@ -318,6 +320,7 @@ impl Signals {
 
     async fn stop(&mut self) {
         tokio::select! {
+            _ = self.hang_up.recv() => {}
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
         }

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -293,7 +294,10 @@ fn check_partition_count(count: i32) -> Result<(), TopicError> {
 
 fn remove_directories(paths: &[PathBuf]) {
     for path in paths {
-        if let Err(error) = fs::remove_dir_all(path) {
+        // Several removals of one directory may be under way.
+        if let Err(error) = fs::remove_dir_all(path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
             tracing::warn!(path = %path.display(), %error, "a deleted partition's directory could not be removed");
         }
     }

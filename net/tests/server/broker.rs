@@ -84,6 +84,15 @@ impl Broker {
         self.process.signal("-TERM");
     }
 
+    /// Stops it by the signal of a closed terminal.
+    pub(crate) fn hang_up(mut self) -> Self {
+        self.process.signal("-HUP");
+        assert!(self.process.wait().success());
+        let mut next = Self::start_with(self.dir, self.settings);
+        assert_eq!(next.process.opened_clean(), Some(true));
+        next
+    }
+
     /// Paths of the segment files it has open, deleted ones among them.
     pub(crate) fn open_segments(&self) -> Vec<String> {
         let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.process.child.id()));

@@ -60,6 +60,18 @@ fn what_stands_in_the_place_of_a_partitions_file_is_named_with_the_cause() {
 }
 
 #[test]
+fn a_partition_whose_directory_is_missing_stays_unavailable() {
+    let dir = stopped();
+    let (there, away) = (dir.path().join("t-0"), dir.path().join("away"));
+    fs::rename(&there, &away).unwrap();
+    let dir = expect_unavailable(dir, "the directory is missing, and offsets up to 2 were in it");
+    assert!(!there.exists());
+    fs::rename(&away, &there).unwrap();
+    let broker = Broker::start_in(dir, &[]);
+    assert_eq!(broker.client().read_all("t", 0, 0).len(), 2);
+}
+
+#[test]
 fn another_topics_directory_is_not_taken_for_the_partition() {
     let (other, dir) = (stopped(), stopped());
     fs::rename(dir.path().join("t-0"), dir.path().join("saved")).unwrap();

@@ -10,6 +10,33 @@ use crate::client::{batch, code, fetch_request, produce_request};
 use crate::topics::{alter, delete_records, metadata, setting};
 
 #[test]
+fn a_closed_terminal_stops_the_broker_as_any_other_stop_does() {
+    let broker = Broker::start(&[]);
+    let mut client = broker.client();
+    client.create("t", 1, &[]);
+    client.produce("t", 0, &batch(&[b"x"])).unwrap();
+    let broker = broker.hang_up();
+    assert_eq!(broker.client().read_all("t", 0, 0).len(), 1);
+}
+
+#[test]
+fn a_deletion_of_records_that_cannot_be_recorded_is_not_acknowledged() {
+    let broker = Broker::start(&[]);
+    let mut client = broker.client();
+    client.create("t", 1, &[]);
+    client.produce("t", 0, &batch(&[b"x", b"y", b"z"])).unwrap();
+    // What a new one is written to first.
+    let in_the_way = broker.dir.path().join("log-start-offset-checkpoint.tmp");
+    std::fs::create_dir(&in_the_way).unwrap();
+    assert_eq!(
+        delete_records(&mut client, "t", 0, 2),
+        (ErrorCode::KafkaStorageError, -1)
+    );
+    std::fs::remove_dir(&in_the_way).unwrap();
+    assert_eq!(delete_records(&mut client, "t", 0, 2), (ErrorCode::None, 2));
+}
+
+#[test]
 fn everything_acknowledged_survives_a_stop_and_a_kill() {
     let mut broker = Broker::start(&[]);
     let mut client = broker.client();

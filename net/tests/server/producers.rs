@@ -22,6 +22,31 @@ fn batch(id: i64, epoch: i16, sequence: i32) -> Vec<u8> {
 }
 
 #[test]
+fn an_id_that_a_client_made_up_uses_none_up() {
+    let broker = Broker::start(&[]);
+    let mut client = broker.client();
+    client.create("t", 1, &[]);
+    assert_eq!(client.produce("t", 0, &batch(i64::MAX, 0, 0)), Ok(0));
+    let broker = broker.restart();
+    let (id, other) = (init(&mut broker.client()), init(&mut broker.client()));
+    assert!(id < other && other < 10_000, "{id}, {other}");
+}
+
+#[test]
+fn a_transactional_batch_without_a_transactional_id_is_refused() {
+    let broker = Broker::start(&[]);
+    let mut client = broker.client();
+    client.create("t", 1, &[]);
+    let producer = RecordBatchBuilder::new().producer(ProducerId(7), ProducerEpoch(0), Sequence(0));
+    let rogue = build(producer.transactional(), now_ms(), &[b"rogue"]);
+    assert_eq!(
+        client.produce("t", 0, &rogue),
+        Err(ErrorCode::TransactionalIdAuthorizationFailed)
+    );
+    assert_eq!(client.produce("t", 0, &batch(7, 0, 0)), Ok(0));
+}
+
+#[test]
 fn batches_are_taken_once_and_in_order_across_restarts_and_kills() {
     let mut broker = Broker::start(&[]);
     let mut client = broker.client();

@@ -54,7 +54,13 @@ pub(crate) async fn handle(context: &Context, request: Request) -> Result<Pendin
         });
     }
     // Deleted stays deleted, also after a crash.
-    ask_control(context, ControlRequest::Checkpoint).await?;
+    if !ask_control(context, ControlRequest::Checkpoint).await? {
+        let deleted = topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+        for partition in deleted.filter(|partition| partition.error_code == ErrorCode::None.code()) {
+            partition.low_watermark = -1;
+            partition.error_code = ErrorCode::KafkaStorageError.code();
+        }
+    }
     request.reply(&DeleteRecordsResponse {
         topics,
         ..DeleteRecordsResponse::default()

@@ -178,6 +178,11 @@ fn locate(
                         "zstd needs a newer version of the request",
                     )
                 }
+                // With an id it was refused above. Nobody could end what this would begin.
+                (None, Some(_), Some(_)) if records.is_some_and(is_transactional) => State::Refused(
+                    ErrorCode::TransactionalIdAuthorizationFailed,
+                    "a transactional batch needs the transactional id of its producer",
+                ),
                 (None, Some(partition), Some(range)) => State::Batch(partition, range),
             };
             Slot {
@@ -198,6 +203,11 @@ fn locate(
 fn is_zstd(bytes: &[u8]) -> bool {
     let compression = BatchHeader::peek(bytes).and_then(|header| header.attributes().compression());
     compression.is_ok_and(|compression| compression == Compression::Zstd)
+}
+
+/// Whether the batch says that it belongs to a transaction.
+fn is_transactional(bytes: &[u8]) -> bool {
+    BatchHeader::peek(bytes).is_ok_and(|header| header.attributes().is_transactional())
 }
 
 type Batches = BTreeMap<usize, Vec<(TopicIdPartition, BytesMut)>>;
