@@ -6,9 +6,12 @@
 //! `proptests.rs`.
 
 use super::batch_header::{CRC_START, MAGIC};
-use super::{Attributes, BATCH_HEADER_LEN, BatchError, BatchHeader, RecordError, Records};
+use super::{Attributes, BATCH_HEADER_LEN, BatchError, BatchHeader, Compression, RecordError, Records};
 use crate::config::TimestampType;
 use crate::types::{LeaderEpoch, Offset, ProducerId, TimestampMs};
+
+/// Length, attributes, timestamp, offset, key, value and headers of a record, each a byte at least.
+const RECORD_BYTES_MIN: usize = 7;
 
 /// One whole batch, borrowed.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +87,16 @@ impl<'a> RecordBatch<'a> {
         if attributes.is_control() {
             return Err(BatchError::Control);
         }
-        attributes.compression()?;
+        let available = len_bytes - BATCH_HEADER_LEN;
+        let records_max = available / RECORD_BYTES_MIN;
+        if attributes.compression()? == Compression::None
+            && usize::try_from(records_count).is_ok_and(|count| count > records_max)
+        {
+            return Err(BatchError::RecordsBeyondBytes {
+                records_count,
+                available,
+            });
+        }
         if attributes.timestamp_type() == TimestampType::LogAppendTime {
             return Err(BatchError::TimestampType);
         }

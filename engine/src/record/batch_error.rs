@@ -41,6 +41,14 @@ pub enum BatchError {
         /// The field as it stands.
         records_count: i32,
     },
+    /// More records are claimed than the uncompressed bytes can hold.
+    #[error("batch of {records_count} records has {available} bytes for them")]
+    RecordsBeyondBytes {
+        /// The field as it stands.
+        records_count: i32,
+        /// Bytes behind the header.
+        available: usize,
+    },
     /// The delta of the last offset is negative.
     #[error("batch last offset delta {last_offset_delta} is negative")]
     LastOffsetDelta {

@@ -230,6 +230,29 @@ fn a_producers_batch_is_refused_for_what_is_wrong_with_it() {
         })
     );
 
+    let claimed = |count: i32, attributes: u8| {
+        let bytes = patched(&good, 57, &count.to_be_bytes());
+        let bytes = patched(&bytes, 23, &(count - 1).to_be_bytes());
+        validate(&patched(&bytes, 22, &[attributes]))
+    };
+    let available = good.len() - 61;
+    let most = i32::try_from(available / 7).unwrap();
+    assert_eq!(claimed(most, 0), Ok(()));
+    for records_count in [most + 1, i32::MAX] {
+        assert_eq!(
+            claimed(records_count, 0),
+            Err(BatchError::RecordsBeyondBytes {
+                records_count,
+                available
+            })
+        );
+        assert_eq!(
+            claimed(records_count, 1),
+            Ok(()),
+            "compressed, which is not looked into"
+        );
+    }
+
     assert_eq!(validate(&COMMIT), Err(BatchError::Control));
     assert_eq!(
         validate(&patched(&good, 22, &[5])),

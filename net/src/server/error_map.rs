@@ -52,6 +52,7 @@ fn batch(error: &BatchError) -> ErrorCode {
         BatchError::TooLarge { .. } => ErrorCode::MessageTooLarge,
         BatchError::UnknownCodec { .. } => ErrorCode::UnsupportedCompressionType,
         BatchError::RecordsCount { .. }
+        | BatchError::RecordsBeyondBytes { .. }
         | BatchError::LastOffsetDelta { .. }
         | BatchError::OffsetRange { .. }
         | BatchError::TrailingBytes { .. }
