@@ -329,7 +329,7 @@ Examples:
   ringlog serve --data /var/lib/ringlog --listen 0.0.0.0:9092
   ringlog serve --config server.properties --set flush.policy=os
 
-Without flags: data in ./ringlog-data, every IPv4 address of this machine, port 9092, one shard for each core.
+Without flags: data in ./ringlog-data, every IPv4 address of this machine, port 9092, one shard for each core but one.
 The keys of --config and --set are in docs/configuration.md.")]
 pub(super) struct ServeArguments {
     /// The data directory (log.dirs), created if it is not there.

@@ -31,8 +31,11 @@ impl EpochChanges {
     /// Takes in a batch or marker before the producers do.
     pub(super) fn handle_append(&mut self, header: &BatchHeader, producers: &ProducerState) {
         let id = header.producer_id();
+        if id <= ProducerId::NONE {
+            return;
+        }
         let entry = producers.entry(id);
-        if id <= ProducerId::NONE || entry.is_some_and(|entry| entry.epoch == header.producer_epoch()) {
+        if entry.is_some_and(|entry| entry.epoch == header.producer_epoch()) {
             return;
         }
         let offset = header.base_offset();
